@@ -1,0 +1,16 @@
+//! Header names of the streamable HTTP transport, and media types.
+
+use http::HeaderName;
+
+pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+pub const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+pub const JSON: &str = "application/json";
+pub const EVENT_STREAM: &str = "text/event-stream";
+
+/// The media type of a `Content-Type` value: without parameters, in lower case.
+pub fn media_type(value: &str) -> String {
+    value.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+}

@@ -1,0 +1,178 @@
+//! Looking into JSON text without building a tree: the members of one object, each value as the raw text that it is.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+/// The members of a JSON object in the order of the text. Values are checked for syntax and otherwise untouched.
+#[derive(Debug)]
+pub struct Object<'a> {
+    members: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+/// A member that decides what a message means occurs twice. Two readers might take different ones, so nobody may act on it.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("member `{0}` occurs more than once")]
+pub struct Duplicate(pub String);
+
+impl<'a> Object<'a> {
+    /// Fails when `text` is not one JSON object (and nothing else).
+    pub fn parse(text: &'a [u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(text)
+    }
+
+    pub fn of(value: &'a RawValue) -> Option<Self> {
+        serde_json::from_str(value.get()).ok()
+    }
+
+    pub fn get(&self, name: &str) -> Result<Option<&'a RawValue>, Duplicate> {
+        let mut found = self.members.iter().filter(|(key, _)| key == name).map(|(_, value)| *value);
+        match (found.next(), found.next()) {
+            (value, None) => Ok(value),
+            _ => Err(Duplicate(name.to_owned())),
+        }
+    }
+
+    /// The member where there is exactly one; for members that decide nothing.
+    pub fn only(&self, name: &str) -> Option<&'a RawValue> {
+        self.get(name).ok().flatten()
+    }
+
+    pub fn members(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
+        self.members.iter().map(|(key, value)| (key.as_ref(), *value))
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::with_capacity(4);
+                while let Some(Key(key)) = map.next_key()? {
+                    members.push((key, map.next_value()?));
+                }
+                Ok(members)
+            }
+        }
+        Ok(Object { members: deserializer.deserialize_map(Members)? })
+    }
+}
+
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl<'de> Visitor<'de> for Text {
+            type Value = Cow<'de, str>;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a member name")
+            }
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Cow::Borrowed(text))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Cow::Owned(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_str(Text).map(Key)
+    }
+}
+
+/// The elements of a JSON array as raw text.
+pub fn array(value: &RawValue) -> Option<Vec<&RawValue>> {
+    serde_json::from_str(value.get()).ok()
+}
+
+/// The elements of `text`, which must be one JSON array.
+pub fn array_of(text: &[u8]) -> Result<Vec<&RawValue>, serde_json::Error> {
+    struct Elements;
+    impl<'de> Visitor<'de> for Elements {
+        type Value = Vec<&'de RawValue>;
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("a JSON array")
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut elements = Vec::new();
+            while let Some(element) = seq.next_element()? {
+                elements.push(element);
+            }
+            Ok(elements)
+        }
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let elements = deserializer.deserialize_seq(Elements)?;
+    deserializer.end()?;
+    Ok(elements)
+}
+
+/// The text of a JSON string; none for any other type, and for one with a lone surrogate (which no Rust string can hold).
+pub fn string(value: &RawValue) -> Option<Cow<'_, str>> {
+    let text = value.get();
+    if !text.starts_with('"') {
+        return None;
+    }
+    let inner = &text[1..text.len().saturating_sub(1)];
+    if !inner.contains('\\') {
+        return Some(Cow::Borrowed(inner));
+    }
+    serde_json::from_str::<String>(text).ok().map(Cow::Owned)
+}
+
+pub fn is_object(value: &RawValue) -> bool {
+    value.get().starts_with('{')
+}
+
+pub fn is_null(value: &RawValue) -> bool {
+    value.get() == "null"
+}
+
+/// `text` as a JSON string.
+pub fn quote(text: &str) -> String {
+    // A string always serialises.
+    serde_json::to_string(text).unwrap_or_else(|_| "\"\"".to_owned())
+}
+
+/// Where `part`, a slice that was borrowed from `whole`, lies in it.
+pub fn place(whole: &Bytes, part: &RawValue) -> Range<usize> {
+    let start = (part.get().as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
+    debug_assert!(start + part.get().len() <= whole.len(), "not a part of this buffer");
+    start..start + part.get().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_text_and_place() {
+        let whole = Bytes::from_static(br#" {"a": 1.0, "\u0062": {"k":[1E400, "\ud800"]} } "#);
+        let object = Object::parse(&whole).unwrap();
+        let a = object.get("a").unwrap().unwrap();
+        assert_eq!(a.get(), "1.0");
+        assert_eq!(&whole[place(&whole, a)], b"1.0");
+        assert_eq!(object.get("b").unwrap().unwrap().get(), r#"{"k":[1E400, "\ud800"]}"#);
+        assert!(object.get("c").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_member_that_occurs_twice_is_not_answered() {
+        let object = Object::parse(br#"{"name":"a","n\u0061me":"b"}"#).unwrap();
+        assert_eq!(object.get("name").unwrap_err(), Duplicate("name".into()));
+    }
+
+    #[test]
+    fn deep_nesting_costs_no_stack() {
+        let deep = format!("{{\"v\":{}{}}}", "[".repeat(200_000), "]".repeat(200_000));
+        assert!(Object::parse(deep.as_bytes()).is_ok());
+    }
+}

@@ -1,0 +1,28 @@
+//! Method names (2025-11-25 schema; earlier revisions are subsets).
+
+pub const INITIALIZE: &str = "initialize";
+pub const PING: &str = "ping";
+pub const TOOLS_LIST: &str = "tools/list";
+pub const TOOLS_CALL: &str = "tools/call";
+pub const RESOURCES_LIST: &str = "resources/list";
+pub const RESOURCES_TEMPLATES_LIST: &str = "resources/templates/list";
+pub const RESOURCES_READ: &str = "resources/read";
+pub const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
+pub const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
+pub const PROMPTS_LIST: &str = "prompts/list";
+pub const PROMPTS_GET: &str = "prompts/get";
+pub const COMPLETE: &str = "completion/complete";
+pub const SET_LEVEL: &str = "logging/setLevel";
+pub const ROOTS_LIST: &str = "roots/list";
+pub const SAMPLING: &str = "sampling/createMessage";
+pub const ELICITATION: &str = "elicitation/create";
+
+pub const INITIALIZED: &str = "notifications/initialized";
+pub const CANCELLED: &str = "notifications/cancelled";
+pub const PROGRESS: &str = "notifications/progress";
+pub const LOG_MESSAGE: &str = "notifications/message";
+pub const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+pub const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
+pub const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
+pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
+pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";

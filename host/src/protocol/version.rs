@@ -1,0 +1,59 @@
+//! The revisions of MCP that the gateway speaks.
+
+use std::fmt;
+
+/// A protocol revision, oldest first, so that `<` means "older than".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    V2024_11_05,
+    V2025_03_26,
+    V2025_06_18,
+    V2025_11_25,
+}
+
+impl Version {
+    /// The newest revision that begins with `initialize`.
+    pub const LATEST: Version = Version::V2025_11_25;
+    pub const ALL: [Version; 4] = [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Version::V2024_11_05 => "2024-11-05",
+            Version::V2025_03_26 => "2025-03-26",
+            Version::V2025_06_18 => "2025-06-18",
+            Version::V2025_11_25 => "2025-11-25",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Version> {
+        Self::ALL.into_iter().find(|v| v.as_str() == text)
+    }
+
+    /// What a server answers to a client that asks for `wanted`: the same if it knows it, else its own latest
+    /// (2025-11-25 lifecycle, "Version Negotiation").
+    pub fn negotiate(wanted: &str) -> Version {
+        Self::parse(wanted).unwrap_or(Self::LATEST)
+    }
+
+    /// JSON-RPC batches were introduced by 2025-03-26 and removed by 2025-06-18.
+    pub fn has_batches(self) -> bool {
+        self == Version::V2025_03_26
+    }
+
+    /// Clients of 2025-11-25 know an SSE event with an id and empty data, sent first so that a stream can be resumed; older ones
+    /// may fail to parse it.
+    pub fn has_priming_event(self) -> bool {
+        self >= Version::V2025_11_25
+    }
+
+    /// The `MCP-Protocol-Version` header came with 2025-06-18.
+    pub fn has_version_header(self) -> bool {
+        self >= Version::V2025_06_18
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
