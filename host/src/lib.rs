@@ -3,4 +3,7 @@
 //! The rooms, ground floor first. A module imports only from modules above it in this list.
 
 pub mod backend;
+pub mod cli;
+pub mod config;
 pub mod protocol;
+pub mod telemetry;
