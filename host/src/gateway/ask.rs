@@ -4,7 +4,7 @@ use super::Gateway;
 use crate::protocol::{Edits, Notification, Request, RequestId, Response, RpcError, Wire, codes, method};
 use crate::session::streams::StreamId;
 use crate::session::{Question, Session};
-use crate::telemetry::Signal;
+use crate::telemetry::metrics::IsolationSignal;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Gateway {
                 self.respond(session, question.backend, message).await;
             }
             None => {
-                self.metrics.signal(Signal::UnknownAnswerId);
+                self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownAnswerId);
                 tracing::debug!(session = %session.tag(), "an answer to no open question was dropped");
             }
         }
@@ -84,7 +84,7 @@ impl Gateway {
                 edits.replace(id.at, Bytes::from(number.to_string()));
                 session.streams.push(question.stream, edits.apply(&notification.raw), false).await;
             }
-            None => self.metrics.signal(Signal::UnknownCancelId),
+            None => self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownCancelId),
         }
     }
 
@@ -114,7 +114,7 @@ impl Gateway {
                 let reason = notification.param(&["reason"]).ok().flatten().map(|r| Bytes::copy_from_slice(r.get().as_bytes()));
                 call.cancel(reason);
             }
-            None => self.metrics.signal(Signal::UnknownCancelId),
+            None => self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownCancelId),
         }
     }
 
@@ -123,7 +123,7 @@ impl Gateway {
         let Ok(Some(token)) = notification.token_param(&["progressToken"]) else { return };
         let question = token.value.as_number().and_then(|n| session.asked.get(n));
         let Some((question, own)) = question.and_then(|q| Some((q.clone(), q.progress_token?))) else {
-            return self.metrics.signal(Signal::UnknownProgressToken);
+            return self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownProgressToken);
         };
         let mut edits = Edits::new();
         edits.replace(token.at, own.raw().clone());

@@ -6,7 +6,7 @@ use crate::backend::{FromServer, Outbound, ServerHello};
 use crate::protocol::{Edits, Notification, Wire, codes, json, method};
 use crate::session::Session;
 use crate::session::streams::{STANDALONE, StreamId};
-use crate::telemetry::Signal;
+use crate::telemetry::metrics::{Dropped, IsolationSignal};
 use lockgate_policy::Kind;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Gateway {
                 return;
             }
             method::CANCELLED => return self.withdraw(session, backend, &notification).await,
-            method::PROGRESS => return self.metrics.signal(Signal::UnknownProgressToken),
+            method::PROGRESS => return self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownProgressToken),
             _ => {
                 self.notify(session, stream, raw(), false).await;
                 return;
@@ -95,7 +95,7 @@ impl Gateway {
         if stream != STANDALONE {
             push.await;
         } else if tokio::time::timeout(PATIENCE, push).await.is_err() {
-            self.metrics.dropped_notification();
+            self.metrics.notifications_dropped_total.inc(Dropped::NotRead);
             tracing::debug!(session = %session.tag(), "a notification was dropped: the client does not read its stream");
         }
     }

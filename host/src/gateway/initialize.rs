@@ -5,7 +5,8 @@ use crate::backend::{FromServer, Hello, ServerHello, Upstream};
 use crate::protocol::json::Object;
 use crate::protocol::{Request, RpcError, Version, Wire, codes, json};
 use crate::session::{Client, Declares, Full, Place, Principal, Session, SessionId, SessionKey, VirtualHost};
-use crate::telemetry::{SessionEvent, session_tag};
+use crate::telemetry::SessionTag;
+use crate::telemetry::metrics::{Admission, SessionEvent};
 use bytes::Bytes;
 use http::StatusCode;
 use std::sync::Arc;
@@ -36,9 +37,10 @@ impl Gateway {
         let client = client_of(&request).map_err(|e| Refusal::new(StatusCode::BAD_REQUEST, e))?;
         let place = self.place(&principal).await?;
         let id = SessionId::generate().map_err(|e| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e))?;
-        let tag = session_tag(id.as_str());
+        let tag = Arc::<str>::from(SessionTag(id.as_str()).to_string());
         let key = SessionKey { principal, virtual_host: host.path.clone(), id };
-        let session = Session::new(key, tag.clone(), client.clone(), host.clone(), self.settings.session, place);
+        let counted = self.metrics.sessions.enter();
+        let session = Session::new(key, tag.clone(), client.clone(), host.clone(), self.settings.session, (place, counted));
         let mut unfinished = Unfinished { gateway: self.clone(), session: Some(session.clone()) };
 
         let hello = Arc::new(Hello { version: client.version, capabilities: client.capabilities, client_info: client.info, session_tag: tag });
@@ -77,7 +79,7 @@ impl Gateway {
         let answer = answer(&request, &session, &hellos);
         unfinished.session = None;
         self.registry.insert(session.clone());
-        self.metrics.session(SessionEvent::Opened);
+        self.metrics.sessions_total.inc(SessionEvent::Opened);
         tracing::info!(
             session = %session.tag(), principal = %session.key().principal.name(), virtual_host = %host.path, version = %session.version(),
             backends = hellos.iter().flatten().count(), "session opened"
@@ -94,19 +96,28 @@ impl Gateway {
             };
             match self.registry.longest_idle(principal) {
                 Some(idle) => self.end_session(&idle, SessionEvent::Evicted).await,
-                None => return Err(refuse(full)),
+                None => return Err(self.refuse_session(full)),
             }
         }
-        self.registry.reserve(principal).map_err(refuse)
+        self.registry.reserve(principal).map_err(|full| self.refuse_session(full))
     }
-}
 
-fn refuse(full: Full) -> Refusal {
-    let (status, text) = match full {
-        Full::Principal { limit } => (StatusCode::TOO_MANY_REQUESTS, format!("{limit} sessions are open and busy, which is the limit for one principal (session.max_per_principal); end one with DELETE")),
-        Full::Total { limit } => (StatusCode::SERVICE_UNAVAILABLE, format!("{limit} sessions are open, which is the limit of this gateway (session.max_total)")),
-    };
-    Refusal { retry_after: Some(Duration::from_secs(5)), ..Refusal::overloaded(status, text) }
+    fn refuse_session(&self, full: Full) -> Refusal {
+        let (status, counted, text) = match full {
+            Full::Principal { limit } => (
+                StatusCode::TOO_MANY_REQUESTS,
+                Admission::SessionsOfPrincipal,
+                format!("{limit} sessions are open and busy, which is the limit for one principal (session.max_per_principal); end one with DELETE"),
+            ),
+            Full::Total { limit } => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                Admission::SessionsTotal,
+                format!("{limit} sessions are open, which is the limit of this gateway (session.max_total)"),
+            ),
+        };
+        self.metrics.admission_total.inc(counted);
+        Refusal { retry_after: Some(Duration::from_secs(5)), ..Refusal::overloaded(status, text) }
+    }
 }
 
 /// What the client says of itself (2025-11-25 lifecycle, "Initialization").

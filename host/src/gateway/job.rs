@@ -5,6 +5,7 @@ use crate::backend::BackendError;
 use crate::protocol::{Request, RequestId, RpcError, Wire, codes};
 use crate::session::streams::StreamId;
 use crate::session::{Begin, CallControl, Session};
+use crate::telemetry::metrics::{Admission, Method, Outcome as Counted};
 use http::StatusCode;
 use std::future::Future;
 use std::sync::Arc;
@@ -62,12 +63,14 @@ impl Gateway {
                 return Ok(Reply::Now(error.to_message(Some(&request.id))));
             }
             Begin::Full { limit } => {
+                self.metrics.admission_total.inc(Admission::InFlight);
                 return Err(Refusal::overloaded(StatusCode::TOO_MANY_REQUESTS, format!("this session has {limit} requests in flight, which is its limit (limits.in_flight)")));
             }
         };
         if session.ended().is_cancelled() {
             return Err(Refusal::new(StatusCode::NOT_FOUND, RpcError::new(codes::NO_SESSION, "the session has ended; send initialize for a new one")));
         }
+        self.metrics.admission_total.inc(Admission::Admitted);
         let reader = session.streams.open();
         let id = request.id.clone();
         let job = Arc::new(Job { request, stream: reader.stream(), control });
@@ -84,20 +87,25 @@ impl Gateway {
             };
             // The job, and with it the registration, is gone by now: the client may use the id again as soon as it sees the answer.
             session.asked.end_of_stream(stream);
-            let ok = match outcome {
+            let counted = match outcome {
                 Outcome::Answer(answer) => {
                     session.streams.push(stream, answer, true).await;
-                    true
+                    Counted::Ok
                 }
                 Outcome::Error(error) => {
                     session.streams.push(stream, error.to_message(Some(&id)), true).await;
-                    false
+                    match error.code {
+                        codes::BACKEND_TIMEOUT => Counted::Timeout,
+                        codes::BACKEND_UNAVAILABLE => Counted::Unavailable,
+                        _ => Counted::Error,
+                    }
                 }
-                Outcome::Cancelled => true,
+                Outcome::Cancelled => Counted::Cancelled,
             };
             session.streams.finish(stream);
             session.touch();
-            gateway.metrics.request(&method, ok, started.elapsed());
+            gateway.metrics.requests_total.inc(Method::of(&method), counted);
+            gateway.metrics.request_seconds.observe(Method::of(&method), started.elapsed());
         });
         Ok(Reply::Stream(reader))
     }

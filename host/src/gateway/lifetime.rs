@@ -3,7 +3,7 @@
 use super::{CLOSE_LIMIT, Gateway};
 use crate::session::Session;
 use crate::session::streams::STANDALONE;
-use crate::telemetry::SessionEvent;
+use crate::telemetry::metrics::SessionEvent;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,8 +15,8 @@ impl Gateway {
         if self.registry.remove(session.key()).is_none() {
             return;
         }
-        self.metrics.session(why);
-        tracing::info!(session = %session.tag(), principal = %session.key().principal.name(), why = why.as_str(), "session closed");
+        self.metrics.sessions_total.inc(why);
+        tracing::info!(session = %session.tag(), principal = %session.key().principal.name(), why = ?why, "session closed");
         // In a task of its own: a client that hangs up in the middle of its DELETE does not leave half a session.
         let session = session.clone();
         let _ = self.background.spawn(async move { session.close(CLOSE_LIMIT).await }).await;

@@ -24,7 +24,8 @@ use crate::catalog::cursor::Cursors;
 use crate::protocol::{Notification, Request, Response, RpcError, Wire, codes, method};
 use crate::session::streams::{EventId, Reader};
 use crate::session::{Found, Registry, RegistryLimits, Session, SessionKey, SessionLimits};
-use crate::telemetry::{Metrics, Signal};
+use crate::telemetry::Metrics;
+use crate::telemetry::metrics::{IsolationSignal, SessionEvent};
 use http::StatusCode;
 use lockgate_policy::Kind;
 use std::collections::HashMap;
@@ -128,7 +129,7 @@ impl Gateway {
                 Some(session)
             }
             Found::Foreign => {
-                self.metrics.signal(Signal::ForeignPrincipal);
+                self.metrics.isolation_signals_total.inc(IsolationSignal::ForeignPrincipal);
                 None
             }
             Found::Unknown => None,
@@ -198,7 +199,7 @@ impl Gateway {
 
     /// Ends a session at its client's wish. When this returns, its id is unknown and nothing of it is left.
     pub async fn delete(self: &Arc<Self>, session: Arc<Session>) {
-        self.end_session(&session, crate::telemetry::SessionEvent::ClosedByClient).await;
+        self.end_session(&session, SessionEvent::ClosedByClient).await;
     }
 }
 

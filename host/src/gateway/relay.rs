@@ -6,7 +6,7 @@ use crate::backend::{BackendError, Call, CallEvent, Outbound};
 use crate::protocol::{Edits, Request, RequestId, Response};
 use crate::session::Session;
 use crate::session::streams::StreamId;
-use crate::telemetry::Signal;
+use crate::telemetry::metrics::IsolationSignal;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +80,7 @@ impl Gateway {
                         edits.replace(token_at, token.raw().clone());
                         session.streams.push(stream, edits.apply(&message.raw), false).await;
                     }
-                    None => self.metrics.signal(Signal::UnknownProgressToken),
+                    None => self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownProgressToken),
                 },
             }
         }

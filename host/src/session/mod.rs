@@ -20,6 +20,7 @@ pub use virtual_host::VirtualHost;
 use crate::backend::{ServerHello, State, Upstream};
 use crate::catalog::Names;
 use crate::protocol::{Request, Version};
+use crate::telemetry::metrics::LevelGuard;
 use bytes::Bytes;
 use lockgate_policy::{BackendState, BackendView, Scratch, SessionView};
 use std::collections::HashMap;
@@ -86,7 +87,7 @@ pub struct Session {
     scratch: Arc<Scratch>,
     used: Mutex<Instant>,
     created: Instant,
-    place: Mutex<Option<Place>>,
+    place: Mutex<Option<(Place, LevelGuard)>>,
     /// The client has its id.
     registered: AtomicBool,
     ended: CancellationToken,
@@ -101,7 +102,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Session {
-    pub fn new(key: SessionKey, tag: Arc<str>, client: Client, host: Arc<VirtualHost>, limits: SessionLimits, place: Place) -> Arc<Self> {
+    pub fn new(key: SessionKey, tag: Arc<str>, client: Client, host: Arc<VirtualHost>, limits: SessionLimits, place: (Place, LevelGuard)) -> Arc<Self> {
         Arc::new(Session {
             key,
             tag,
