@@ -34,7 +34,7 @@ fn the_shipped_components_say_who_they_are() {
 
 #[tokio::test]
 async fn with_one_backend_every_name_stays_as_it_is_however_odd() {
-    let chain = shipped_chain(&engine(), NO_ALIASES);
+    let chain = shipped_chain(NO_ALIASES);
     let s = session(&["only"]);
     let long = "x".repeat(200);
     let names = ["get_time", "weird name/1.0", &long, "a__b"];
@@ -58,7 +58,7 @@ async fn with_one_backend_every_name_stays_as_it_is_however_odd() {
 
 #[tokio::test]
 async fn with_several_backends_names_carry_their_backend_and_come_back() {
-    let chain = shipped_chain(&engine(), NO_ALIASES);
+    let chain = shipped_chain(NO_ALIASES);
     let s = session(&["time", "text"]);
     let items = [
         ("time", "get_time"),
@@ -85,7 +85,7 @@ async fn with_several_backends_names_carry_their_backend_and_come_back() {
 
 #[tokio::test]
 async fn backends_and_tools_full_of_underscores_stay_apart() {
-    let chain = shipped_chain(&engine(), NO_ALIASES);
+    let chain = shipped_chain(NO_ALIASES);
     let s = session(&["a", "a__b", "a_"]);
     let items = [
         ("a", "b__c"),
@@ -105,7 +105,7 @@ async fn backends_and_tools_full_of_underscores_stay_apart() {
 
 #[tokio::test]
 async fn names_of_128_characters_and_names_outside_the_alphabet_are_published_legally() {
-    let chain = shipped_chain(&engine(), NO_ALIASES);
+    let chain = shipped_chain(NO_ALIASES);
     let s = session(&[
         "a-backend-that-has-a-name-of-sixty-four-characters-and-not-fewer",
         "b",
@@ -136,7 +136,7 @@ async fn names_of_128_characters_and_names_outside_the_alphabet_are_published_le
 
 #[tokio::test]
 async fn shared_uris_say_whose_they_are_and_others_stay() {
-    let chain = shipped_chain(&engine(), NO_ALIASES);
+    let chain = shipped_chain(NO_ALIASES);
     let s = session(&["files", "docs"]);
     for kind in [Kind::Resource, Kind::ResourceTemplate] {
         let items = [
@@ -172,7 +172,7 @@ async fn an_alias_replaces_the_name_in_lists_and_both_can_be_called() {
         {"public":"jetzt","kind":"tool","backend":"time","name":"get_time"},
         {"public":"gone","kind":"tool","backend":"elsewhere","name":"x"},
         {"public":"readme","kind":"resource","backend":"text","name":"file:///readme"}]}"#;
-    let chain = shipped_chain(&engine(), aliases);
+    let chain = shipped_chain(aliases);
     let s = session(&["time", "text"]);
     let items = [("time", "get_time"), ("text", "get_time")];
     let published = chain.publish(&s, Kind::Tool, &heads(&items)).await.unwrap();
@@ -211,7 +211,7 @@ async fn an_alias_replaces_the_name_in_lists_and_both_can_be_called() {
 async fn an_item_whose_name_an_alias_took_is_not_listed() {
     let aliases =
         r#"{"aliases":[{"public":"now","kind":"tool","backend":"time","name":"get_time"}]}"#;
-    let chain = shipped_chain(&engine(), aliases);
+    let chain = shipped_chain(aliases);
     let s = session(&["time"]);
     let items = [("time", "now"), ("time", "get_time")];
     let published = chain.publish(&s, Kind::Tool, &heads(&items)).await.unwrap();
@@ -224,7 +224,7 @@ async fn an_item_whose_name_an_alias_took_is_not_listed() {
 
 #[tokio::test]
 async fn what_a_backend_lists_twice_is_published_once() {
-    let chain = shipped_chain(&engine(), NO_ALIASES);
+    let chain = shipped_chain(NO_ALIASES);
     for backends in [&["a"][..], &["a", "b"]] {
         let published = chain
             .publish(
@@ -243,7 +243,7 @@ async fn what_a_backend_lists_twice_is_published_once() {
 
 #[tokio::test]
 async fn aliases_that_do_not_fit_are_named_before_a_client_comes() {
-    let chain = shipped_chain(&engine(), r#"{"aliases":[{"public":"now","kind":"tol"}]}"#);
+    let chain = shipped_chain(r#"{"aliases":[{"public":"now","kind":"tol"}]}"#);
     let error = chain.try_out(&session(&["a"])).await.unwrap_err();
     assert!(
         matches!(error.kind, PolicyErrorKind::BadSetting(_)),
@@ -259,7 +259,7 @@ async fn aliases_that_do_not_fit_are_named_before_a_client_comes() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(
-        shipped_chain(&engine(), NO_ALIASES)
+        shipped_chain(NO_ALIASES)
             .try_out(&session(&["a"]))
             .await
             .is_ok()
@@ -268,10 +268,7 @@ async fn aliases_that_do_not_fit_are_named_before_a_client_comes() {
 
 #[tokio::test]
 async fn a_long_list_goes_in_pieces_and_comes_back_in_order() {
-    let chain = shipped_chain(
-        &engine_with(|c| c.list_deadline = std::time::Duration::from_secs(20)),
-        NO_ALIASES,
-    );
+    let chain = shipped_chain(NO_ALIASES);
     let s = session(&["a", "b"]);
     let names: Vec<String> = (0..10_000)
         .map(|i| format!("tool-{i}-{}", "n".repeat(i % 90)))

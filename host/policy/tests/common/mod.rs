@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test binary uses its own part
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use lockgate_policy::{
     BackendState, BackendView, Chain, Engine, EngineConfig, Entry, ItemHead, LoadError, Policy,
@@ -50,11 +50,19 @@ pub fn load_shipped(engine: &Arc<Engine>, name: &str) -> Arc<Policy> {
     Policy::load(engine, name, shipped::by_name(name).expect("it ships")).expect("it loads")
 }
 
-/// The chain that a gateway has by default: aliases, then namespaces.
-pub fn shipped_chain(engine: &Arc<Engine>, aliases: &str) -> Chain {
-    let alias = entry(load_shipped(engine, "alias"), aliases);
-    let namespace = entry(load_shipped(engine, "namespace"), "null");
-    Chain::new(engine.clone(), vec![alias, namespace])
+/// The chain that a gateway has by default: aliases, then namespaces. Compiled once for all tests of a binary.
+pub fn shipped_chain(aliases: &str) -> Chain {
+    static SHIPPED: LazyLock<(Arc<Engine>, [Arc<Policy>; 2])> = LazyLock::new(|| {
+        let engine = engine();
+        let policies = ["alias", "namespace"].map(|name| load_shipped(&engine, name));
+        (engine, policies)
+    });
+    let (engine, [alias, namespace]) = &*SHIPPED;
+    let entries = vec![
+        entry(alias.clone(), aliases),
+        entry(namespace.clone(), "null"),
+    ];
+    Chain::new(engine.clone(), entries)
 }
 
 pub fn heads<'a>(items: &[(&'a str, &'a str)]) -> Vec<ItemHead<'a>> {
