@@ -104,7 +104,10 @@ impl Engine {
     /// # Errors
     ///
     /// [`LoadError::Engine`] if neither can be made, or the thread cannot be started.
-    pub fn new(config: EngineConfig) -> Result<Arc<Engine>, LoadError> {
+    pub fn new(mut config: EngineConfig) -> Result<Arc<Engine>, LoadError> {
+        // Without an instance nothing is ever answered, and without a pause the thread would spin.
+        config.pool_instances = config.pool_instances.max(1);
+        config.tick = config.tick.max(Duration::from_millis(1));
         let (inner, pooled) = match wasmtime::Engine::new(&settings(&config, true)) {
             Ok(engine) => (engine, true),
             Err(reason) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use wasmtime::AsContextMut;
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{Component, InstancePre, Linker};
+use wasmtime::component::{Component, InstancePre, Linker, ResourceType};
 
 use crate::call::{self, HostState};
 use crate::engine::Engine;
@@ -32,6 +32,9 @@ pub struct Policy {
 
 /// Errors of one policy that are logged per second; the rest is counted.
 const ERRORS_PER_SECOND: u32 = 10;
+
+/// How imports begin that are answered with stubs.
+const WASI: &str = "wasi:";
 
 /// The name of a custom section that holds the version of a component's code, as text.
 const VERSION_SECTION: &str = "version";
@@ -76,10 +79,7 @@ impl Policy {
         };
         let mut linker = Linker::new(&engine.inner);
         latest::link(&mut linker).map_err(|e| LoadError::Engine(format!("{e:#}")))?;
-        // What is left undefined is WASI, by `check_names`: the standard library of a wasip2 guest names it and need not call it.
-        linker
-            .define_unknown_imports_as_traps(&compiled)
-            .map_err(mismatch)?;
+        stub_wasi(engine, &mut linker, &compiled).map_err(mismatch)?;
         let pre = linker.instantiate_pre(&compiled).map_err(mismatch)?;
         let exports = Exports::find(&pre).map_err(mismatch)?;
         if exports.hooks() == Hooks::default() {
@@ -164,7 +164,7 @@ fn check_names(engine: &Engine, policy: &str, component: &Component) -> Result<S
     let mut contract = None;
     for (import, item) in ty.imports(&engine.inner) {
         let Some((interface, version)) = contract_name(import) else {
-            if import.starts_with("wasi:") {
+            if import.starts_with(WASI) {
                 tracing::warn!(
                     policy,
                     import,
@@ -207,6 +207,38 @@ fn check_names(engine: &Engine, policy: &str, component: &Component) -> Result<S
     contract.ok_or_else(|| LoadError::NoHooks {
         policy: policy.to_owned(),
     })
+}
+
+/// The standard library of a wasip2 guest imports WASI whether it needs it or not: functions that trap let it start, and grant nothing.
+fn stub_wasi(
+    engine: &Engine,
+    linker: &mut Linker<HostState>,
+    component: &Component,
+) -> wasmtime::Result<()> {
+    for (import, item) in component.component_type().imports(&engine.inner) {
+        let ComponentItem::ComponentInstance(instance) = item.ty else {
+            continue;
+        };
+        if !import.starts_with(WASI) {
+            continue;
+        }
+        let mut stubs = linker.instance(import)?;
+        for (name, item) in instance.exports(&engine.inner) {
+            match item.ty {
+                ComponentItem::ComponentFunc(_) => {
+                    let what = format!("it called {name} of {import}, which policies do not get");
+                    stubs.func_new(name, move |_, _, _, _| {
+                        Err(wasmtime::Error::msg(what.clone()))
+                    })?;
+                }
+                ComponentItem::Resource(_) => {
+                    stubs.resource(name, ResourceType::host::<()>(), |_, _| Ok(()))?
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// `lockgate:policy/host@0.1.0` → (`host`, `0.1.0`).
