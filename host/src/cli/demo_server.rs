@@ -106,7 +106,11 @@ async fn serve_http(
     let running = HttpServer::start(server, addr)
         .await
         .with_context(|| format!("demo-server {}: cannot serve on {addr}", server.name()))?;
-    eprintln!("demo-server {}: listening on {}", server.name(), running.url());
+    eprintln!(
+        "demo-server {}: listening on {}",
+        server.name(),
+        running.url()
+    );
     tokio::select! {
         () = stop.received() => {}
         () = parent_ended(), if !detached => {}
@@ -119,7 +123,10 @@ async fn serve_stdio<S: ServerHandler>(server: S, mut stop: StopSignal) -> anyho
     let session = async {
         match server.serve(stdio_pipes()).await {
             Ok(running) => {
-                running.waiting().await.context("the server's task failed")?;
+                running
+                    .waiting()
+                    .await
+                    .context("the server's task failed")?;
                 Ok(())
             }
             // Standard input closed before a handshake: nobody wants anything, which is not an error.

@@ -63,7 +63,11 @@ impl HttpServer {
             DemoServer::Text => spawn(TextServer::new, listener, &cancel),
             DemoServer::Notes => spawn(NotesServer::new, listener, &cancel),
         };
-        Ok(Self { addr, cancel, task: Some(task) })
+        Ok(Self {
+            addr,
+            cancel,
+            task: Some(task),
+        })
     }
 
     /// The URL of the MCP endpoint.
@@ -131,7 +135,10 @@ async fn accept<S: ServerHandler>(
         }
     }
     drop(listener);
-    let drained = timeout(DRAIN, async { while connections.join_next().await.is_some() {} }).await;
+    let drained = timeout(DRAIN, async {
+        while connections.join_next().await.is_some() {}
+    })
+    .await;
     if drained.is_err() {
         connections.shutdown().await;
     }
@@ -142,7 +149,10 @@ async fn accept_one(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
 ) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
+    let place = Arc::clone(places)
+        .acquire_owned()
+        .await
+        .map_err(io::Error::other)?;
     let (stream, _) = listener.accept().await?;
     Ok((stream, place))
 }
@@ -160,8 +170,8 @@ async fn serve_connection<S: ServerHandler>(
         let service = service.clone();
         async move { Ok::<_, Infallible>(answer(&service, request).await) }
     });
-    let connection = hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service);
+    let connection =
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,

@@ -5,10 +5,9 @@
 //! Changes are announced: `resources/list_changed` when a note is added or deleted, `resources/updated` when a note that the
 //! client subscribed to changes.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+mod store;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::{
     ErrorData, Json, RoleServer, ServerHandler,
@@ -28,11 +27,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
 use super::{DemoServer, identity};
+use store::{Entry, Store};
 
-/// Notes that one instance keeps. Adding another is an error that says so.
-const MAX_NOTES: usize = 1_000;
-/// The longest note, in bytes. With [`MAX_NOTES`] this bounds an instance to 16 MiB.
-const MAX_TEXT: usize = 16 * 1024;
 /// Changes kept for a listener that is behind. One that falls further behind is told that the list has changed.
 const CHANGES: usize = 64;
 
@@ -40,22 +36,8 @@ const CHANGES: usize = 64;
 #[derive(Debug, Clone)]
 pub struct NotesServer {
     tools: ToolRouter<Self>,
-    state: Arc<Mutex<State>>,
+    notes: Arc<Mutex<Store>>,
     changes: broadcast::Sender<Change>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    notes: BTreeMap<u64, Note>,
-    last_id: u64,
-    /// URIs that the client of a legacy session subscribed to.
-    subscribed: BTreeSet<String>,
-}
-
-#[derive(Debug, Clone)]
-struct Note {
-    title: String,
-    text: String,
 }
 
 /// What happened, for listeners of the era in which change notifications travel on `subscriptions/listen`.
@@ -88,26 +70,10 @@ struct DeleteNote {
     id: u64,
 }
 
-/// A note without its text, which is the resource at `uri`.
-#[derive(Debug, Serialize, JsonSchema)]
-struct Entry {
-    /// The note's number, never used twice in a session.
-    id: u64,
-    /// The resource that has the text.
-    uri: String,
-    title: String,
-}
-
 /// The notes of this session, oldest first.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Notes {
     notes: Vec<Entry>,
-}
-
-impl Entry {
-    fn of((id, note): (&u64, &Note)) -> Self {
-        Self { id: *id, uri: uri(*id), title: note.title.clone() }
-    }
 }
 
 #[tool_router(router = tools)]
@@ -115,7 +81,11 @@ impl NotesServer {
     /// A server without notes.
     pub fn new() -> Self {
         let (changes, _) = broadcast::channel(CHANGES);
-        Self { tools: Self::tools(), state: Arc::default(), changes }
+        Self {
+            tools: Self::tools(),
+            notes: Arc::default(),
+            changes,
+        }
     }
 
     #[tool(
@@ -129,7 +99,7 @@ impl NotesServer {
         Parameters(args): Parameters<AddNote>,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResult, String> {
-        let entry = self.add(args)?;
+        let entry = self.notes().add(args.text, args.title.as_deref())?;
         self.announce(Change::List, &context).await;
         let link = Resource::new(&entry.uri, &entry.title).with_mime_type("text/plain");
         let value = serde_json::to_value(&entry).map_err(|error| error.to_string())?;
@@ -144,7 +114,9 @@ impl NotesServer {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn list_notes(&self) -> Json<Notes> {
-        Json(Notes { notes: self.state().notes.iter().map(Entry::of).collect() })
+        Json(Notes {
+            notes: self.notes().entries(),
+        })
     }
 
     #[tool(
@@ -157,14 +129,9 @@ impl NotesServer {
         Parameters(args): Parameters<EditNote>,
         context: RequestContext<RoleServer>,
     ) -> Result<Json<Entry>, String> {
-        check_size(&args.text)?;
-        let entry = {
-            let mut state = self.state();
-            let note = state.notes.get_mut(&args.id).ok_or_else(|| no_note(args.id))?;
-            note.text = args.text;
-            Entry::of((&args.id, note))
-        };
-        self.announce(Change::Note(entry.uri.clone()), &context).await;
+        let entry = self.notes().edit(args.id, args.text)?;
+        self.announce(Change::Note(entry.uri.clone()), &context)
+            .await;
         Ok(Json(entry))
     }
 
@@ -178,25 +145,9 @@ impl NotesServer {
         Parameters(args): Parameters<DeleteNote>,
         context: RequestContext<RoleServer>,
     ) -> Result<String, String> {
-        let note = self.state().notes.remove(&args.id).ok_or_else(|| no_note(args.id))?;
+        let entry = self.notes().delete(args.id)?;
         self.announce(Change::List, &context).await;
-        Ok(format!("Deleted note {}, '{}'.", args.id, note.title))
-    }
-
-    fn add(&self, args: AddNote) -> Result<Entry, String> {
-        check_size(&args.text)?;
-        let title = args.title.unwrap_or_default();
-        let title = if title.trim().is_empty() { &args.text } else { &title };
-        let title = short_title(title);
-        let mut state = self.state();
-        if state.notes.len() >= MAX_NOTES {
-            return Err(format!("there are {MAX_NOTES} notes already; delete one first"));
-        }
-        state.last_id += 1;
-        let (id, note) = (state.last_id, Note { title, text: args.text });
-        let entry = Entry::of((&id, &note));
-        state.notes.insert(id, note);
-        Ok(entry)
+        Ok(format!("Deleted note {}, '{}'.", entry.id, entry.title))
     }
 
     /// Tells the client of this session, in the way of its era.
@@ -208,7 +159,7 @@ impl NotesServer {
         }
         let told = match change {
             Change::List => context.peer.notify_resource_list_changed().await,
-            Change::Note(uri) if self.state().subscribed.contains(&uri) => {
+            Change::Note(uri) if self.notes().is_subscribed(&uri) => {
                 let update = ResourceUpdatedNotificationParam::new(uri);
                 context.peer.notify_resource_updated(update).await
             }
@@ -219,9 +170,9 @@ impl NotesServer {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn notes(&self) -> MutexGuard<'_, Store> {
         // Every change leaves the notes whole, so a panic elsewhere does not make them unusable.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -244,12 +195,12 @@ impl ServerHandler for NotesServer {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let resource = |(id, note): (&u64, &Note)| {
-            Resource::new(uri(*id), note.title.clone())
+        let resource = |entry: Entry| {
+            Resource::new(entry.uri, entry.title)
                 .with_mime_type("text/plain")
-                .with_size(note.text.len() as u64)
+                .with_size(entry.size as u64)
         };
-        let resources = self.state().notes.iter().map(resource).collect();
+        let resources = self.notes().entries().into_iter().map(resource).collect();
         Ok(ListResourcesResult::with_all_items(resources))
     }
 
@@ -270,7 +221,8 @@ impl ServerHandler for NotesServer {
         request: ReadResourceRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let text = self.text(&request.uri)?;
+        let text = self.notes().text(&request.uri).map(str::to_owned);
+        let text = text.ok_or_else(|| no_note(&request.uri))?;
         Ok(ReadResourceResult::new(vec![ResourceContents::text(text, request.uri)]).into())
     }
 
@@ -279,13 +231,10 @@ impl ServerHandler for NotesServer {
         request: SubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        // Only notes that exist, so that the set is bounded as the notes are.
-        self.text(&request.uri)?;
-        let mut state = self.state();
-        let State { notes, subscribed, .. } = &mut *state;
-        subscribed.retain(|uri| number(uri).is_some_and(|id| notes.contains_key(&id)));
-        subscribed.insert(request.uri);
-        Ok(())
+        if self.notes().subscribe(&request.uri) {
+            return Ok(());
+        }
+        Err(no_note(&request.uri))
     }
 
     async fn unsubscribe(
@@ -293,7 +242,7 @@ impl ServerHandler for NotesServer {
         request: UnsubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.state().subscribed.remove(&request.uri);
+        self.notes().unsubscribe(&request.uri);
         Ok(())
     }
 
@@ -326,80 +275,7 @@ impl ServerHandler for NotesServer {
     }
 }
 
-impl NotesServer {
-    fn text(&self, uri: &str) -> Result<String, ErrorData> {
-        let note = number(uri).and_then(|id| self.state().notes.get(&id).map(|n| n.text.clone()));
-        note.ok_or_else(|| {
-            let data = serde_json::json!({ "uri": uri });
-            ErrorData::resource_not_found(format!("no note {uri} in this session"), Some(data))
-        })
-    }
-}
-
-fn uri(id: u64) -> String {
-    format!("notes://{id}")
-}
-
-fn number(uri: &str) -> Option<u64> {
-    uri.strip_prefix("notes://")?.parse().ok()
-}
-
-fn no_note(id: u64) -> String {
-    format!("there is no note {id} in this session")
-}
-
-fn check_size(text: &str) -> Result<(), String> {
-    if text.len() > MAX_TEXT {
-        return Err(format!("the note has {} bytes; at most {MAX_TEXT}", text.len()));
-    }
-    Ok(())
-}
-
-/// The first line with something on it, at most 60 characters.
-fn short_title(text: &str) -> String {
-    const MAX: usize = 60;
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("untitled");
-    let mut title: String = line.chars().take(MAX).collect();
-    if line.chars().nth(MAX).is_some() {
-        title.push('…');
-    }
-    title
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn note(text: &str) -> AddNote {
-        AddNote { text: text.to_owned(), title: None }
-    }
-
-    #[test]
-    fn a_note_has_its_first_line_as_title_and_can_be_read_at_its_uri() {
-        let server = NotesServer::new();
-        let entry = server.add(note("\n  milk  \nand bread")).expect("there is room");
-        assert_eq!((entry.title.as_str(), entry.uri.as_str()), ("milk", "notes://1"));
-        assert_eq!(server.text("notes://1").expect("it was added"), "\n  milk  \nand bread");
-        assert_eq!(short_title(&"x".repeat(61)), format!("{}…", "x".repeat(60)));
-    }
-
-    #[test]
-    fn two_instances_share_nothing() {
-        let (a, b) = (NotesServer::new(), NotesServer::new());
-        a.add(note("mine")).expect("there is room");
-        assert!(b.text("notes://1").is_err());
-        assert!(b.state().notes.is_empty());
-    }
-
-    #[test]
-    fn numbers_are_not_used_twice_and_a_full_server_says_so() {
-        let server = NotesServer::new();
-        for _ in 0..MAX_NOTES {
-            server.add(note("x")).expect("there is room");
-        }
-        assert!(server.add(note("x")).expect_err("full").contains("delete one"));
-        server.state().notes.remove(&1);
-        assert_eq!(server.add(note("x")).expect("there is room").id, MAX_NOTES as u64 + 1);
-        assert!(server.add(note(&"x".repeat(MAX_TEXT + 1))).is_err());
-    }
+fn no_note(uri: &str) -> ErrorData {
+    let data = serde_json::json!({ "uri": uri });
+    ErrorData::resource_not_found(format!("no note {uri} in this session"), Some(data))
 }

@@ -146,7 +146,10 @@ struct Summarize {
 impl TextServer {
     /// A text server.
     pub fn new() -> Self {
-        Self { tools: Self::tools(), prompts: Self::prompts() }
+        Self {
+            tools: Self::tools(),
+            prompts: Self::prompts(),
+        }
     }
 
     #[tool(
@@ -185,8 +188,16 @@ impl TextServer {
     )]
     async fn diff(&self, Parameters(args): Parameters<Diff>) -> Result<Json<Difference>, String> {
         let diff = text_ops::line_diff(&args.before, &args.after)?;
-        let text_ops::LineDiff { added, removed, text } = diff;
-        Ok(Json(Difference { added, removed, diff: text }))
+        let text_ops::LineDiff {
+            added,
+            removed,
+            text,
+        } = diff;
+        Ok(Json(Difference {
+            added,
+            removed,
+            diff: text,
+        }))
     }
 
     #[tool(
@@ -223,7 +234,10 @@ impl TextServer {
             .into_iter()
             .map(|(word, count)| Frequency { word, count })
             .collect();
-        Ok(Json(Analysis { words, most_frequent }))
+        Ok(Json(Analysis {
+            words,
+            most_frequent,
+        }))
     }
 }
 
@@ -250,7 +264,10 @@ impl TextServer {
 #[prompt_handler(router = self.prompts)]
 impl ServerHandler for TextServer {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_prompts().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_prompts()
+            .build();
         ServerConfig::new(capabilities)
             .with_server_info(identity(DemoServer::Text))
             .with_instructions("Count, compare and shorten texts. Nothing is stored.")
@@ -265,7 +282,9 @@ fn in_range<N: PartialOrd + std::fmt::Display>(
     most: N,
 ) -> Result<(), String> {
     if value < least || value > most {
-        return Err(format!("{name} is {value}; it must be between {least} and {most}"));
+        return Err(format!(
+            "{name} is {value}; it must be between {least} and {most}"
+        ));
     }
     Ok(())
 }

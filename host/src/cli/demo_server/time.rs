@@ -103,7 +103,9 @@ struct Difference {
 impl TimeServer {
     /// A server with the system's clock.
     pub fn new() -> Self {
-        Self { tools: Self::tools() }
+        Self {
+            tools: Self::tools(),
+        }
     }
 
     #[tool(
@@ -112,7 +114,10 @@ impl TimeServer {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn get_time(&self, Parameters(args): Parameters<GetTime>) -> Result<Json<Time>, String> {
-        let offset = args.utc_offset.as_deref().map_or(Ok(Offset::UTC), str::parse)?;
+        let offset = args
+            .utc_offset
+            .as_deref()
+            .map_or(Ok(Offset::UTC), str::parse)?;
         Ok(Json(report(now()?, offset)))
     }
 
@@ -173,10 +178,15 @@ impl TimeServer {
 #[tool_handler(router = self.tools)]
 impl ServerHandler for TimeServer {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .build();
         ServerConfig::new(capabilities)
             .with_server_info(identity(DemoServer::Time))
-            .with_instructions("Times are RFC 3339; offsets are fixed differences from UTC, not time zones.")
+            .with_instructions(
+                "Times are RFC 3339; offsets are fixed differences from UTC, not time zones.",
+            )
     }
 
     async fn list_resource_templates(
@@ -186,7 +196,9 @@ impl ServerHandler for TimeServer {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let clock = ResourceTemplate::new("clock://{utc_offset}", "clock")
             .with_title("A clock")
-            .with_description("The current time at a UTC offset, such as clock://+02:00 or clock://Z")
+            .with_description(
+                "The current time at a UTC offset, such as clock://+02:00 or clock://Z",
+            )
             .with_mime_type("text/plain");
         Ok(ListResourceTemplatesResult::with_all_items(vec![clock]))
     }
@@ -215,7 +227,9 @@ fn now() -> Result<Moment, String> {
         .duration_since(UNIX_EPOCH)
         .ok()
         .and_then(|since| i64::try_from(since.as_secs()).ok());
-    seconds.and_then(Moment::from_unix).ok_or_else(|| "the system clock is not set".to_owned())
+    seconds
+        .and_then(Moment::from_unix)
+        .ok_or_else(|| "the system clock is not set".to_owned())
 }
 
 fn report(moment: Moment, offset: Offset) -> Time {
