@@ -7,3 +7,9 @@ pub mod cli;
 pub mod config;
 pub mod protocol;
 pub mod telemetry;
+#[path = "/tmp/lg/front-stub/session.rs"]
+pub mod session;
+#[path = "/tmp/lg/front-stub/gateway.rs"]
+pub mod gateway;
+pub mod front;
+pub mod admin;
