@@ -21,4 +21,8 @@ pub mod session;
 
 pub mod gateway;
 
+pub mod front;
+
+pub mod admin;
+
 pub mod cli;

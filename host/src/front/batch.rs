@@ -34,6 +34,20 @@ pub async fn post(front: &Front, verified: &Verified<'_>, accepts: Accepts, mess
     }
     let messages = read(messages)?;
     let questions = messages.iter().any(|m| matches!(m, Incoming::Request(_)));
+    // All of it is run even if the client hangs up now.
+    let taken = front.tasks.spawn(take(front.clone(), session.clone(), messages)).await;
+    let (answers, readers) = taken.map_err(|error| {
+        tracing::error!(%error, "taking a batch failed");
+        Refused::Broken(None)
+    })?;
+    if !questions {
+        return Ok(respond::empty(StatusCode::ACCEPTED));
+    }
+    Ok(answer(front, &session, accepts, answers, readers).await)
+}
+
+/// Hands the messages to the gateway in their order. Answers those that are answered at once, and the streams of the others.
+async fn take(front: Front, session: Arc<Session>, messages: Vec<Incoming>) -> (Vec<Wire>, Vec<Reader>) {
     let mut answers = Vec::new();
     let mut readers = Vec::new();
     for message in messages {
@@ -50,10 +64,7 @@ pub async fn post(front: &Front, verified: &Verified<'_>, accepts: Accepts, mess
             }
         }
     }
-    if !questions {
-        return Ok(respond::empty(StatusCode::ACCEPTED));
-    }
-    Ok(answer(front, &session, accepts, answers, readers).await)
+    (answers, readers)
 }
 
 fn read(messages: Vec<Bytes>) -> Result<Vec<Incoming>, Refused> {

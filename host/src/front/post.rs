@@ -8,10 +8,9 @@ use super::respond::{self, Response};
 use super::{Front, batch, body, reply};
 use crate::protocol::message::batch as split;
 use crate::protocol::{Incoming, Request, headers};
-use crate::telemetry::metrics::{IsolationSignal, Method};
+use crate::telemetry::metrics::IsolationSignal;
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use std::time::Instant;
 
 /// Some platforms put one before every text. It is no JSON, and means nothing.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -26,7 +25,7 @@ impl Front {
             return Err(Refused::NotAcceptable { wanted: "application/json or text/event-stream" });
         }
         check_content(verified.headers)?;
-        let mut raw = body::read(body, verified.headers, self.body_limit).await?;
+        let mut raw = body::read(body, verified.headers, self.body_limit, body::PACE).await?;
         if raw.starts_with(BYTE_ORDER_MARK) {
             raw.advance(BYTE_ORDER_MARK.len());
         }
@@ -49,7 +48,6 @@ impl Front {
     }
 
     async fn request(&self, verified: &Verified<'_>, accepts: Accepts, request: Request) -> Result<Response, Refused> {
-        let started = Instant::now();
         tracing::Span::current().record("rpc", &*request.method);
         let named = !matches!(verified.named, Named::Absent);
         match classify::request(verified.headers, named, &request) {
@@ -58,11 +56,9 @@ impl Front {
             Class::Modern => Err(Refused::Modern(request.id)),
             Class::InSession => {
                 let session = verified.session(Some(&request.id))?;
-                let (id, method) = (request.id.clone(), Method::of(&request.method));
+                let id = request.id.clone();
                 let answer = self.gateway.request(&session, request).map_err(|refusal| Refused::Gateway { refusal, id: Some(id) })?;
-                let response = reply::to_response(self, &session, accepts, answer).await;
-                self.gateway.metrics().request_seconds.observe(method, started.elapsed());
-                Ok(response)
+                Ok(reply::to_response(self, &session, accepts, answer).await)
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Why the front refuses a request. Whatever is refused here was not run.
 
+use super::body::Pace;
 use crate::gateway::Refusal;
 use crate::protocol::{ParseError, RequestId};
-use std::time::Duration;
 
 /// A refusal, before it becomes HTTP in `respond`.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub enum Refused {
     ContentType,
     ContentEncoding,
     BodyTooLarge { limit: usize },
-    BodySlow { silence: Duration, whole: Duration },
+    BodySlow(Pace),
     BodyCut,
     Parse(ParseError),
     /// An array, where the session's revision has none.

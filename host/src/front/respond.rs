@@ -124,10 +124,10 @@ impl From<Refused> for Told {
             Refused::BodyTooLarge { limit } => {
                 Told::new(S::PAYLOAD_TOO_LARGE, codes::INVALID_REQUEST, format!("the body is larger than {limit} bytes; `limits.request_body` in the configuration allows more"))
             }
-            Refused::BodySlow { silence, whole } => Told::new(
+            Refused::BodySlow(pace) => Told::new(
                 S::REQUEST_TIMEOUT,
                 codes::INVALID_REQUEST,
-                format!("the body did not come in time: it may pause for {} s and take {} s in all", silence.as_secs(), whole.as_secs()),
+                format!("the body did not come in time: it may pause for {} s and take {} s in all", pace.silence.as_secs(), pace.whole.as_secs()),
             ),
             Refused::BodyCut => Told::new(S::BAD_REQUEST, codes::INVALID_REQUEST, "the body ended before its length; nothing was run"),
             Refused::Parse(error) => Told::new(S::BAD_REQUEST, error.code, error.why).to(error.id),

@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::session::streams::{Frame, Reader};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesUnordered, StreamExt};
-use crate::telemetry::LevelGuard;
+use crate::telemetry::metrics::LevelGuard;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

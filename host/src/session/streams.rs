@@ -357,6 +357,26 @@ impl Reader {
         EventId { stream: self.stream, sequence }
     }
 
+    /// Waits for the next frame without taking it, and says whether it is the answer; none as for `next`. Cancel-safe.
+    pub async fn peek(&mut self) -> Option<bool> {
+        loop {
+            let wait = {
+                let inner = self.streams.lock();
+                let stream = inner.streams.get(&self.stream).filter(|s| s.reader == Some(self.generation))?;
+                if let Some(frame) = stream.frames.iter().find(|f| f.event.sequence >= stream.cursor) {
+                    return Some(frame.last);
+                }
+                if stream.finished.is_some() {
+                    return None;
+                }
+                let mut wait = Box::pin(stream.wake_reader.clone().notified_owned());
+                wait.as_mut().enable();
+                wait
+            };
+            wait.await;
+        }
+    }
+
     /// The next frame; none at the end of the stream, or when another reader took over. Cancel-safe.
     pub async fn next(&mut self) -> Option<Frame> {
         loop {
