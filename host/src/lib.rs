@@ -1,9 +1,28 @@
 //! Lockgate: an MCP gateway. One HTTP endpoint in front of many MCP servers.
 //!
-//! The rooms, ground floor first. A module imports only from modules above it in this list.
+//! The rooms, ground floor first. A module imports only from modules above it in this list; the policy plane is a crate of its own,
+//! `lockgate-policy`, because its compiler is heavy.
+//!
+//! `protocol` the wire · `config` the file · `telemetry` log and metrics · `backend` one session's way to one server · `catalog` names ·
+//! `session` what lives and dies with a session · `gateway` what a client can ask for · `front` HTTP · `admin` health and metrics ·
+//! `cli` the commands
+
+pub mod protocol;
+
+pub mod config;
+
+pub mod telemetry;
 
 pub mod backend;
+
+pub mod catalog;
+
+pub mod session;
+
+pub mod gateway;
+
+pub mod front;
+
+pub mod admin;
+
 pub mod cli;
-pub mod config;
-pub mod protocol;
-pub mod telemetry;

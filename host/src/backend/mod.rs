@@ -4,9 +4,26 @@
 //! the end of all of it. An `Upstream` belongs to exactly one session and is never shared. It knows no other backend and nothing of
 //! the downstream client's wire form; it is called by `session` and `gateway`.
 
+mod backoff;
+mod call;
+mod connect;
 mod error;
+mod handshake;
+mod http;
+mod link;
+mod pipe;
+mod restore;
+mod stdio;
+mod target;
+#[cfg(test)]
+mod tests;
+mod upstream;
 
+pub use call::Call;
 pub use error::{BackendError, Fate};
+pub use http::HttpClient;
+pub use target::{Backend, HttpTransport, Limits, Target, Timeouts};
+pub use upstream::Upstream;
 
 use crate::protocol::{Edits, Notification, Request, RequestId, Response, Version};
 use bytes::Bytes;
@@ -27,7 +44,7 @@ pub struct Hello {
 }
 
 /// What a server said of itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerHello {
     pub version: Version,
     /// JSON text of `capabilities`; an object.
@@ -40,7 +57,8 @@ pub struct ServerHello {
 /// What comes from a server that is not the answer to one of our calls, nor part of a call's own stream.
 #[derive(Debug)]
 pub enum FromServer {
-    /// Connected (for the first time, or again after it was down). Not sent for a silent re-initialisation after a lost session.
+    /// Connected (for the first time, or again after it was down). Not sent for a silent re-initialisation
+    /// after a lost session, unless the server says something else of itself than before.
     Up(Arc<ServerHello>),
     /// The connection is gone; calls fail until `Up`. The text says why.
     Down(Arc<str>),

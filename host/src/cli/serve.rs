@@ -1,10 +1,176 @@
-//! Not built yet.
+//! `lockgate serve`: build everything, open the ports, say where, wait, and go in good order.
 
+use super::assemble::{self, Policies};
+use crate::admin::Admin;
+use crate::config::Config;
+use crate::front::{Front, Listener, Server, ServerLimits};
+use crate::gateway::Gateway;
+use crate::telemetry::{self, metrics::Level};
+use anyhow::Context;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::timeout;
 
-use crate::config::Config;
+/// Connections to the admin port: a few scrapers and probes. More wait.
+const ADMIN_CONNECTIONS: usize = 64;
 
-pub async fn run(_config: Arc<Config>) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+/// What closing sessions may take beyond the time that calls have to finish.
+const CLOSING: Duration = Duration::from_secs(3);
+
+/// How long answers that are complete may take to be written out at the end.
+const WRITING: Duration = Duration::from_millis(500);
+
+/// A gateway with its ports open.
+pub struct Running {
+    /// Where clients connect, with the ports that were taken.
+    pub listen: Vec<SocketAddr>,
+    pub admin: Option<SocketAddr>,
+    gateway: Arc<Gateway>,
+    front: Front,
+    server: Arc<Server<Front>>,
+    admin_server: Option<Arc<Server<Admin>>>,
+    grace: Duration,
+}
+
+/// The signals that end the process.
+struct Stop {
+    term: Signal,
+    int: Signal,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub async fn run(config: Arc<Config>, policies: Policies) -> anyhow::Result<ExitCode> {
+    telemetry::init(&config.log)?;
+    // Before anything is open, so that a signal is never met unprepared.
+    let stop = Stop::new()?;
+    Ok(start(config, policies).await?.until(stop).await)
+}
+
+/// Builds the gateway and opens its ports. Errors name the address and what to do; then nothing is left running.
+pub async fn start(config: Arc<Config>, policies: Policies) -> anyhow::Result<Running> {
+    raise_open_files(config.limits.connections);
+    let gateway = assemble::gateway(&config, &policies)?;
+
+    let mut listeners = Vec::new();
+    for address in &config.listen {
+        listeners.push(Listener::bind(*address, "listen").await?);
+    }
+    let admin_listener = match config.admin {
+        Some(address) => Some(Listener::bind(address, "admin").await?),
+        None => None,
+    };
+
+    let listen: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
+    let admin = admin_listener.as_ref().map(Listener::address);
+    let limits = ServerLimits { connections: config.limits.connections, header_bytes: config.limits.header_bytes };
+    let front = Front::new(gateway.clone(), config.clone());
+    let server = Server::new(front.clone(), limits, gateway.metrics().connections.clone());
+    for listener in listeners {
+        for host in &config.virtual_hosts {
+            tracing::info!(url = %format_args!("http://{}{}", listener.address(), host.path), "listening");
+        }
+        server.listen(listener);
+    }
+    let mut admin_server = None;
+    if let Some(listener) = admin_listener {
+        tracing::info!(url = %format_args!("http://{}/readyz", listener.address()), "listening for operators");
+        let admin = Admin::new(gateway.clone(), config.http.clone(), listener.address());
+        let limits = ServerLimits { connections: ADMIN_CONNECTIONS, ..limits };
+        let server = Server::new(admin.clone(), limits, Level::default());
+        server.listen(listener);
+        admin.started();
+        admin_server = Some(server);
+    }
+    if config.auth.is_open() {
+        tracing::info!("no tokens are configured: whoever can connect is `anonymous`");
+    }
+    tracing::info!(backends = config.backends.len(), "ready");
+    Ok(Running { listen, admin, gateway, front, server, admin_server, grace: config.shutdown.grace })
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Waits for SIGTERM or SIGINT, then stops. A second signal ends it at once.
+    pub async fn wait(self) -> ExitCode {
+        match Stop::new() {
+            Ok(stop) => self.until(stop).await,
+            Err(error) => {
+                tracing::error!(%error, "signals cannot be waited for");
+                self.stop().await;
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    async fn until(self, mut stop: Stop) -> ExitCode {
+        let name = stop.wait().await;
+        tracing::info!(signal = name, grace = ?self.grace, "stopping: calls in flight may finish; a second signal ends at once");
+        tokio::select! {
+            () = self.stop() => {
+                tracing::info!("stopped");
+                ExitCode::SUCCESS
+            }
+            name = stop.wait() => {
+                tracing::warn!(signal = name, "stopped at once, calls in flight are cut");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    /// Readiness off; no more connections; calls in flight finish until the deadline; sessions are closed; the admin port goes last.
+    pub async fn stop(self) {
+        let Running { gateway, front, server, admin_server, grace, .. } = self;
+        // The gateway refuses first, so that a request on an open connection hears why.
+        let closing = async { timeout(grace + CLOSING, gateway.shutdown(grace)).await };
+        let (closed, ()) = tokio::join!(biased; closing, async { server.stop() });
+        if closed.is_err() {
+            tracing::warn!("some sessions were not closed in time");
+        }
+        server.drained(WRITING).await;
+        if timeout(WRITING, front.drained()).await.is_err() {
+            tracing::warn!("some messages of clients were not dealt with in time");
+        }
+        if let Some(admin) = admin_server {
+            admin.stop();
+            admin.drained(WRITING).await;
+        }
+    }
+}
+
+// === impl Stop ===
+
+impl Stop {
+    fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("signals cannot be waited for");
+        Ok(Stop { term: listen(SignalKind::terminate())?, int: listen(SignalKind::interrupt())? })
+    }
+
+    async fn wait(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.int.recv() => "SIGINT",
+        }
+    }
+}
+
+/// Each session and connection needs file descriptors; the soft limit that shells and service managers give is often 1,024.
+fn raise_open_files(connections: usize) {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => maximum,
+        Err(error) => {
+            tracing::warn!(%error, soft = ?current, hard = ?maximum, "the limit on open files cannot be raised");
+            current
+        }
+    };
+    let shown = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), |n| n.to_string());
+    tracing::info!(was = shown(current), now = shown(raised), "limit on open files");
+    if raised.is_some_and(|files| files < connections as u64) {
+        tracing::warn!(files = shown(raised), connections, "fewer files may be open than `limits.connections` allows connections: raise the hard limit (`ulimit -Hn`), or lower the setting");
+    }
 }

@@ -129,9 +129,5 @@ fn name_fault(name: &str) -> Option<String> {
     if !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return Some("a name starts with a letter or a digit".to_owned());
     }
-    if name.contains("__") || name.ends_with('_') {
-        let advice = "`__` separates backend and name in merged lists; a name neither contains it nor ends with `_`";
-        return Some(advice.to_owned());
-    }
     None
 }

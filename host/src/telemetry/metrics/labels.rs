@@ -96,6 +96,14 @@ label! {
 }
 
 label! {
+    /// Why a notification of a backend did not reach its client.
+    Dropped("reason") {
+        /// The client does not read its stream.
+        NotRead => "not_read";
+    }
+}
+
+label! {
     /// Let in, or why not.
     Admission("verdict", "reason") {
         Admitted => "admitted", "none";

@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-pub use labels::{Admission, BackendOutcome, IsolationSignal, Method, Outcome, SessionEvent, StatusCode};
+pub use labels::{Admission, BackendOutcome, Dropped, IsolationSignal, Method, Outcome, SessionEvent, StatusCode};
 pub use table::{BackendCounters, BackendLevels, Counters, Histograms, Level, LevelGuard, MethodCounters};
 
 /// Media type of [`Metrics::encode`]: the Prometheus text format, which every scraper reads.
@@ -45,6 +45,8 @@ pub struct Metrics {
     pub isolation_signals_total: Counters<IsolationSignal>,
     /// Requests let in, and refused by reason.
     pub admission_total: Counters<Admission>,
+    /// Notifications of backends that were dropped.
+    pub notifications_dropped_total: Counters<Dropped>,
     /// Answers of the front by HTTP status.
     pub http_responses_total: Counters<StatusCode>,
     /// Open connections of clients.
@@ -75,6 +77,7 @@ impl Metrics {
             backend_upstreams: BackendLevels::new(backends),
             isolation_signals_total: Counters::default(),
             admission_total: Counters::default(),
+            notifications_dropped_total: Counters::default(),
             http_responses_total: Counters::default(),
             connections: Level::default(),
             streams_open: Level::default(),
@@ -101,6 +104,11 @@ impl Metrics {
             metrics.isolation_signals_total.clone(),
         );
         registry.register("admission", "Requests admitted, and refused by reason", metrics.admission_total.clone());
+        registry.register(
+            "notifications_dropped",
+            "Notifications of backends that did not reach their client",
+            metrics.notifications_dropped_total.clone(),
+        );
         registry.register("http_responses", "Answers by HTTP status", metrics.http_responses_total.clone());
         registry.register("connections", "Open connections of clients", metrics.connections.clone());
         registry.register("streams_open", "Open SSE streams to clients", metrics.streams_open.clone());

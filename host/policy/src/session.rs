@@ -1,0 +1,187 @@
+//! What a policy can see of a session, and the scratch state that policies keep in it. A [`SessionView`] is a snapshot that the
+//! gateway makes for a call; [`Scratch`] belongs to the session and ends with it. Nothing here holds a key to any other session.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Whether a backend can be called now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackendState {
+    /// Initialised: it answers.
+    Connected,
+    /// On its way.
+    Connecting,
+    /// Not reachable; the gateway keeps trying.
+    Down,
+}
+
+/// One backend of a session as policies see it.
+#[derive(Clone, Debug)]
+pub struct BackendView {
+    /// The operator's name for it, unique in the session.
+    pub name: Arc<str>,
+    /// Its state when the view was made.
+    pub state: BackendState,
+}
+
+/// One session as policies see it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct SessionView {
+    /// Who the session belongs to.
+    pub principal: Arc<str>,
+    /// The virtual host that it was opened at.
+    pub virtual_host: Arc<str>,
+    /// All its backends in configured order, those that are down too: which names there are never depends on who is up.
+    pub backends: Arc<[BackendView]>,
+    /// What its policies keep; the same one in every view of the session.
+    pub scratch: Arc<Scratch>,
+}
+
+/// The state that policies keep in one session: for each policy (by its configured name) a small map of its own.
+/// Bounds, for each policy: [`KEYS`](Scratch::KEYS), [`KEY_BYTES`](Scratch::KEY_BYTES), [`VALUE_BYTES`](Scratch::VALUE_BYTES),
+/// [`BYTES`](Scratch::BYTES). At a bound the guest gets an error that says which, and nothing is stored.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    by_policy: Mutex<HashMap<Arc<str>, Notes>>,
+}
+
+/// Why a value was not stored. The cases are those of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quota {
+    KeyTooLong,
+    ValueTooLong,
+    TooManyKeys,
+    TooManyBytes,
+}
+
+#[derive(Debug, Default)]
+struct Notes {
+    values: HashMap<String, String>,
+    bytes: usize,
+}
+
+// === impl SessionView ===
+
+impl SessionView {
+    /// Whether the session has a backend of this name, in whatever state.
+    pub fn has_backend(&self, name: &str) -> bool {
+        self.backends.iter().any(|b| &*b.name == name)
+    }
+}
+
+// === impl Scratch ===
+
+impl Scratch {
+    /// Keys of one policy.
+    pub const KEYS: usize = 256;
+    /// Bytes of one key.
+    pub const KEY_BYTES: usize = 128;
+    /// Bytes of one value.
+    pub const VALUE_BYTES: usize = 16 << 10;
+    /// Bytes of all keys and values of one policy.
+    pub const BYTES: usize = 64 << 10;
+
+    /// Empty.
+    pub fn new() -> Arc<Scratch> {
+        Arc::default()
+    }
+
+    pub(crate) fn recall(&self, policy: &str, key: &str) -> Option<String> {
+        self.lock().get(policy)?.values.get(key).cloned()
+    }
+
+    pub(crate) fn remember(
+        &self,
+        policy: &Arc<str>,
+        key: String,
+        value: String,
+    ) -> Result<(), Quota> {
+        if key.len() > Self::KEY_BYTES {
+            return Err(Quota::KeyTooLong);
+        }
+        if value.len() > Self::VALUE_BYTES {
+            return Err(Quota::ValueTooLong);
+        }
+        let mut all = self.lock();
+        let notes = all.entry(policy.clone()).or_default();
+        let before = notes.values.get(&key).map(|old| key.len() + old.len());
+        if before.is_none() && notes.values.len() >= Self::KEYS {
+            return Err(Quota::TooManyKeys);
+        }
+        let bytes = notes.bytes - before.unwrap_or(0) + key.len() + value.len();
+        if bytes > Self::BYTES {
+            return Err(Quota::TooManyBytes);
+        }
+        notes.bytes = bytes;
+        notes.values.insert(key, value);
+        Ok(())
+    }
+
+    pub(crate) fn forget(&self, policy: &str, key: &str) {
+        if let Some(notes) = self.lock().get_mut(policy)
+            && let Some(old) = notes.values.remove(key)
+        {
+            notes.bytes -= key.len() + old.len();
+        }
+    }
+
+    /// Nothing panics under this lock and it is never held across an await; a poisoned one is still whole.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Notes>> {
+        self.by_policy
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_policy_remembers_another_does_not_recall() {
+        let (scratch, a): (_, Arc<str>) = (Scratch::new(), "a".into());
+        scratch.remember(&a, "k".into(), "v".into()).unwrap();
+        assert_eq!(scratch.recall("a", "k").as_deref(), Some("v"));
+        assert_eq!(scratch.recall("b", "k"), None);
+        scratch.forget("b", "k");
+        assert_eq!(scratch.recall("a", "k").as_deref(), Some("v"));
+        scratch.forget("a", "k");
+        assert_eq!(scratch.recall("a", "k"), None);
+    }
+
+    #[test]
+    fn each_bound_refuses_and_leaves_what_was_there() {
+        let (scratch, a): (_, Arc<str>) = (Scratch::new(), "a".into());
+        assert_eq!(
+            scratch.remember(&a, "k".repeat(129), String::new()),
+            Err(Quota::KeyTooLong)
+        );
+        assert_eq!(
+            scratch.remember(&a, "k".into(), "v".repeat((16 << 10) + 1)),
+            Err(Quota::ValueTooLong)
+        );
+        for i in 0..256 {
+            scratch.remember(&a, format!("{i}"), String::new()).unwrap();
+        }
+        assert_eq!(
+            scratch.remember(&a, "one more".into(), String::new()),
+            Err(Quota::TooManyKeys)
+        );
+        let mut stored = 0;
+        while scratch
+            .remember(&a, format!("{stored}"), "v".repeat(16 << 10))
+            .is_ok()
+        {
+            stored += 1;
+        }
+        assert_eq!(
+            stored, 3,
+            "four values of 16 KiB and the keys are more than 64 KiB"
+        );
+        scratch.remember(&a, "0".into(), "short".into()).unwrap();
+        scratch
+            .remember(&a, "3".into(), "v".repeat(16 << 10))
+            .expect("the bytes of a replaced value are free again");
+        assert_eq!(scratch.recall("a", "0").as_deref(), Some("short"));
+    }
+}

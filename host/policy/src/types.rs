@@ -1,0 +1,143 @@
+//! The words of the contract as the gateway speaks them, free of any contract version: the adapter modules (`since_v…`) translate.
+//! Plain data only. Called by everything in this crate and by the gateway.
+
+use std::fmt;
+
+/// The four sorts of things that MCP servers list. Names of different kinds never collide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `tools/list`, `tools/call`.
+    Tool,
+    /// `prompts/list`, `prompts/get`.
+    Prompt,
+    /// A concrete resource; its name is the URI.
+    Resource,
+    /// A resource template; its name is the URI template.
+    ResourceTemplate,
+}
+
+impl Kind {
+    /// Tools and prompts have names that clients hand to models, with a narrow alphabet; the other two have URIs.
+    pub fn is_uri(self) -> bool {
+        matches!(self, Kind::Resource | Kind::ResourceTemplate)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Tool => "tool",
+            Kind::Prompt => "prompt",
+            Kind::Resource => "resource",
+            Kind::ResourceTemplate => "resource template",
+        })
+    }
+}
+
+/// The part of a listed thing that naming needs. Borrowed: nothing is copied before it goes into the guest.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemHead<'a> {
+    /// The backend that lists it.
+    pub backend: &'a str,
+    /// Its own name (URI, URI template) as the backend gave it.
+    pub name: &'a str,
+    /// Its title, where it has one.
+    pub title: Option<&'a str>,
+    /// The name alone does not lead back to this backend: another backend of the session lists the same name, or the name taken
+    /// alone would be resolved to another backend. The caller computes it; `true` when it cannot tell.
+    pub shared: bool,
+}
+
+/// One thing of one backend.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// A backend of the session.
+    pub backend: String,
+    /// Its own name there.
+    pub name: String,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} of {}", self.name, self.backend)
+    }
+}
+
+/// A function that a policy may export, by the interface it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hook {
+    /// `alias.resolve`
+    AliasResolve,
+    /// `alias.publish`
+    AliasPublish,
+    /// `namespace.expose`
+    NamespaceExpose,
+    /// `namespace.resolve`
+    NamespaceResolve,
+}
+
+impl Hook {
+    /// As in the contract: `interface.function`. Stable: fit for metric labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hook::AliasResolve => "alias.resolve",
+            Hook::AliasPublish => "alias.publish",
+            Hook::NamespaceExpose => "namespace.expose",
+            Hook::NamespaceResolve => "namespace.resolve",
+        }
+    }
+
+    /// Lists are given more time than single names.
+    pub(crate) fn is_list(self) -> bool {
+        matches!(self, Hook::AliasPublish | Hook::NamespaceExpose)
+    }
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Which hook interfaces a component exports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hooks {
+    /// It exports `alias`.
+    pub alias: bool,
+    /// It exports `namespace`.
+    pub namespace: bool,
+}
+
+impl fmt::Display for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = [(self.alias, "alias"), (self.namespace, "namespace")]
+            .into_iter()
+            .filter_map(|(has, n)| has.then_some(n))
+            .collect();
+        f.write_str(&names.join(", "))
+    }
+}
+
+/// One item as the adapter modules pass it on: like [`ItemHead`], after the verdicts of earlier policies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    pub backend: &'a str,
+    pub name: &'a str,
+    pub title: Option<&'a str>,
+    pub shared: bool,
+}
+
+/// A policy's word on one item, not yet checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Keep,
+    Hide,
+    Rename(String),
+}
+
+/// A policy's claim that a public name stands for something, not yet checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AliasEntry {
+    pub public: String,
+    pub target: Target,
+}

@@ -1,0 +1,88 @@
+//! The admin port: liveness, readiness and metrics.
+//!
+//! On a listener of its own, so that what clients do cannot keep an orchestrator from asking. Never shows a session, a principal or a
+//! token. Called by `cli`.
+
+use crate::config::HttpConfig;
+use crate::front::{Handler, Refused, Response, answer, check_host};
+use crate::gateway::Gateway;
+use crate::protocol::{RpcError, codes};
+use crate::telemetry::metrics;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Answers the requests of operators. Cheap to clone.
+#[derive(Clone)]
+pub struct Admin {
+    gateway: Arc<Gateway>,
+    http: Arc<Hosts>,
+    started: Arc<AtomicBool>,
+}
+
+/// Which `Host` may be named.
+struct Hosts {
+    configured: HttpConfig,
+    loopback: bool,
+}
+
+impl Admin {
+    /// `address`: where the admin port is bound.
+    pub fn new(gateway: Arc<Gateway>, configured: HttpConfig, address: SocketAddr) -> Self {
+        let loopback = address.ip().is_loopback();
+        Admin { gateway, http: Arc::new(Hosts { configured, loopback }), started: Arc::default() }
+    }
+
+    /// From now on `/readyz` answers for the gateway: every port is open.
+    pub fn started(&self) {
+        self.started.store(true, Ordering::Release);
+    }
+
+    fn answer(&self, head: &http::request::Parts) -> Result<Response, Refused> {
+        // A page that rebinds a name to this machine must not read along. Elsewhere probes name the address of the moment.
+        check_host(head, |host| !self.http.loopback || self.http.configured.allows_host(host) || HttpConfig::default().allows_host(host))?;
+        if !matches!(head.method, Method::GET | Method::HEAD) {
+            return Ok(not(StatusCode::METHOD_NOT_ALLOWED, "the admin port has GET and HEAD"));
+        }
+        Ok(match head.uri.path() {
+            "/livez" => text(StatusCode::OK, "live\n"),
+            "/readyz" if !self.started.load(Ordering::Acquire) => text(StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+            "/readyz" if !self.gateway.ready() => text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n"),
+            "/readyz" => text(StatusCode::OK, "ready\n"),
+            "/metrics" => {
+                let mut response = text(StatusCode::OK, self.gateway.metrics().encode());
+                response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE));
+                response
+            }
+            _ => not(StatusCode::NOT_FOUND, "the admin port has /livez, /readyz and /metrics"),
+        })
+    }
+}
+
+impl Handler for Admin {
+    async fn handle<B>(&self, request: Request<B>, _peer: SocketAddr) -> Response
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+    {
+        let (head, _) = request.into_parts();
+        let mut response = self.answer(&head).unwrap_or_else(answer::refused);
+        response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}
+
+fn text(status: StatusCode, text: impl Into<Bytes>) -> Response {
+    let mut response = answer::json(status, text.into().into());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+fn not(status: StatusCode, why: &str) -> Response {
+    let mut response = answer::json(status, RpcError::new(codes::INVALID_REQUEST, why).to_message(None));
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}

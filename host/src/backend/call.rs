@@ -1,0 +1,271 @@
+//! One call in flight: its events, its clock, its end.
+//!
+//! Over HTTP the exchange runs inside of `Call::next`: nothing is read from the backend that nobody asked for. On a pipe a small
+//! channel stands between.
+
+use super::error::BackendError;
+use super::handshake;
+use super::link::Link;
+use super::pipe::Registered;
+use super::restore::Memo;
+use super::upstream::{Inner, lock};
+use super::{CallEvent, CallId};
+use crate::protocol::Response;
+use serde_json::value::RawValue;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+/// How long the notice of a cancellation may take.
+const NOTICE: Duration = Duration::from_secs(5);
+
+/// A call in flight. Dropping it forgets the call: its connection is closed and what still comes for it is dropped, but the server
+/// is not told (legacy MCP: a disconnect is not a cancellation).
+pub struct Call {
+    id: CallId,
+    inner: Arc<Inner>,
+    link: Arc<Link>,
+    way: Way,
+    /// Progress that came on another stream.
+    aside: Option<mpsc::Receiver<CallEvent>>,
+    stopped: Pin<Box<WaitForCancellationFutureOwned>>,
+    clock: Clock,
+    /// What a success changes for the next connection.
+    memo: Option<Memo>,
+    done: bool,
+}
+
+pub(super) enum Way {
+    Http { exchange: Pin<Box<dyn Future<Output = Result<Response, BackendError>> + Send>>, slot: Slot },
+    Pipe(Registered),
+}
+
+impl Call {
+    pub(super) fn new(inner: Arc<Inner>, link: Arc<Link>, id: CallId, way: Way, aside: Option<mpsc::Receiver<CallEvent>>, deadline: Instant, limit: Duration, memo: Option<Memo>) -> Call {
+        let stopped = Box::pin(inner.stop.clone().cancelled_owned());
+        Call { id, inner, link, way, aside, stopped, clock: Clock::new(deadline, limit), memo, done: false }
+    }
+
+    /// The id of the request on the upstream hop; also its progress token.
+    pub fn id(&self) -> CallId {
+        self.id
+    }
+
+    /// The next event. The last one is `Answer` or `Failed`; after it there is only `Failed(Closed)`. Cancel-safe.
+    ///
+    /// Over HTTP the request leaves when this is first polled.
+    pub async fn next(&mut self) -> CallEvent {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Stops the clock while the call waits for the client and not for the backend.
+    pub fn pause(&mut self) {
+        self.clock.pause();
+    }
+
+    /// Lets the clock run again, from where it was.
+    pub fn resume(&mut self) {
+        self.clock.resume();
+    }
+
+    /// Tells the server that the answer is no longer wanted, and ends the exchange. `reason` is the client's own JSON text.
+    /// Bounded; errors do not matter to anybody.
+    pub async fn cancel(mut self, reason: Option<&RawValue>) {
+        self.send_cancelled(reason.map(RawValue::get)).await;
+        self.done = true;
+    }
+
+    async fn send_cancelled(&mut self, reason: Option<&str>) {
+        if self.done || !self.way.sent() {
+            return;
+        }
+        let notice = handshake::cancelled(self.id, reason);
+        let _ = tokio::time::timeout(NOTICE, self.link.send(&self.inner, &notice)).await;
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<CallEvent> {
+        if self.done {
+            return Poll::Ready(CallEvent::Failed(BackendError::Closed));
+        }
+        self.clock.asked();
+        if let Some(aside) = &mut self.aside
+            && let Poll::Ready(Some(event)) = aside.poll_recv(cx)
+        {
+            return Poll::Ready(self.hand_out(event));
+        }
+        if let Poll::Ready(event) = self.way.poll(cx, &self.inner) {
+            return Poll::Ready(self.hand_out(event));
+        }
+        if self.stopped.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(self.hand_out(CallEvent::Failed(BackendError::Closed)));
+        }
+        if self.clock.poll(cx).is_ready() {
+            let failed = CallEvent::Failed(self.late());
+            return Poll::Ready(self.hand_out(failed));
+        }
+        Poll::Pending
+    }
+
+    /// The clock has run out.
+    fn late(&self) -> BackendError {
+        if !self.way.sent() {
+            return self.inner.unavailable(format!("it could not be given the request within {:?}", self.clock.limit), None);
+        }
+        // The server is told that nobody waits any more (2025-11-25 lifecycle, "Timeouts").
+        let (inner, link, notice) = (self.inner.clone(), self.link.clone(), handshake::cancelled(self.id, None));
+        self.inner.spawn(async move {
+            let _ = tokio::time::timeout(NOTICE, link.send(&inner, &notice)).await;
+        });
+        BackendError::Timeout { backend: self.inner.backend.name.clone(), limit: self.clock.limit }
+    }
+
+    fn hand_out(&mut self, event: CallEvent) -> CallEvent {
+        match &event {
+            CallEvent::Answer(response) => {
+                if response.ok
+                    && let Some(memo) = self.memo.take()
+                {
+                    lock(&self.inner.restore).keep(memo);
+                }
+                self.end();
+            }
+            CallEvent::Failed(_) => self.end(),
+            _ => self.clock.handed_out(),
+        }
+        event
+    }
+
+    fn end(&mut self) {
+        self.done = true;
+        self.aside = None;
+        self.way = Way::over();
+        lock(&self.inner.tokens).remove(&self.id);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if !self.done || self.aside.is_some() {
+            self.end();
+        }
+    }
+}
+
+impl Way {
+    fn over() -> Way {
+        Way::Http { exchange: Box::pin(std::future::pending()), slot: Slot::default() }
+    }
+
+    fn sent(&self) -> bool {
+        match self {
+            Way::Http { slot, .. } => slot.sent(),
+            Way::Pipe(registered) => registered.written(),
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, inner: &Arc<Inner>) -> Poll<CallEvent> {
+        match self {
+            Way::Http { exchange, slot } => {
+                let end = exchange.as_mut().poll(cx);
+                if let Some(event) = slot.take() {
+                    debug_assert!(end.is_pending(), "an exchange ends after its events were taken");
+                    return Poll::Ready(event);
+                }
+                end.map(|end| end.map_or_else(CallEvent::Failed, CallEvent::Answer))
+            }
+            Way::Pipe(registered) => registered.poll(cx, inner),
+        }
+    }
+}
+
+/// Where an exchange leaves its event: it goes on when the event was taken.
+#[derive(Clone, Default)]
+pub struct Slot(Arc<SlotState>);
+
+#[derive(Default)]
+struct SlotState {
+    event: Mutex<Option<CallEvent>>,
+    sent: AtomicBool,
+}
+
+impl Slot {
+    /// Hands out one event. Resolves when it was taken.
+    pub async fn emit(&self, event: CallEvent) {
+        *lock(&self.0.event) = Some(event);
+        // No waker is kept: the exchange is polled again by the same `next` that takes the event.
+        poll_fn(|_| if lock(&self.0.event).is_none() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    /// Whether the server may have the request.
+    pub fn set_sent(&self, sent: bool) {
+        self.0.sent.store(sent, Ordering::Relaxed);
+    }
+
+    fn sent(&self) -> bool {
+        self.0.sent.load(Ordering::Relaxed)
+    }
+
+    fn take(&self) -> Option<CallEvent> {
+        lock(&self.0.event).take()
+    }
+}
+
+/// Counts the time that the backend takes; the time that the caller takes between two events, or while paused, does not count.
+struct Clock {
+    limit: Duration,
+    sleep: Pin<Box<Sleep>>,
+    /// When the caller got the last event, until it asks for the next one.
+    given: Option<Instant>,
+    paused: Option<Instant>,
+}
+
+impl Clock {
+    fn new(deadline: Instant, limit: Duration) -> Clock {
+        Clock { limit, sleep: Box::pin(tokio::time::sleep_until(deadline)), given: None, paused: None }
+    }
+
+    fn handed_out(&mut self) {
+        self.given = Some(Instant::now());
+    }
+
+    fn asked(&mut self) {
+        if let Some(given) = self.given.take()
+            && self.paused.is_none()
+        {
+            self.put_off(given.elapsed());
+        }
+    }
+
+    fn pause(&mut self) {
+        let now = Instant::now();
+        if self.paused.is_none() {
+            self.paused = Some(self.given.take().unwrap_or(now));
+        }
+    }
+
+    fn resume(&mut self) {
+        if let Some(paused) = self.paused.take() {
+            self.given = None;
+            self.put_off(paused.elapsed());
+        }
+    }
+
+    fn put_off(&mut self, by: Duration) {
+        if let Some(deadline) = self.sleep.deadline().checked_add(by) {
+            self.sleep.as_mut().reset(deadline);
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.paused.is_some() {
+            return Poll::Pending;
+        }
+        self.sleep.as_mut().poll(cx)
+    }
+}

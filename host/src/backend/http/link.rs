@@ -1,0 +1,234 @@
+//! One initialised session with a streamable HTTP backend: its headers, and the requests that are answered at once.
+//!
+//! Exactly one of each header goes out: the configured ones, overruled by those of the transport; nothing of the client's.
+
+use super::client::SendError;
+use super::messages::{Cursor, Messages, ReadError, collect, drain};
+use super::sink::{Answered, Sink, take};
+use crate::backend::error::BackendError;
+use crate::backend::handshake;
+use crate::backend::link::{Link, Wiring};
+use crate::backend::upstream::Inner;
+use crate::protocol::{Incoming, Response, Wire, headers, json, method};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Response as HttpResponse, StatusCode, Uri};
+use hyper::body::Incoming as Body;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of an error response that are looked at.
+const ERROR_BODY: usize = 1 << 20;
+/// How long the body of an error response may take.
+const ERROR_WAIT: Duration = Duration::from_secs(2);
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const STREAM: HeaderValue = HeaderValue::from_static(headers::EVENT_STREAM);
+const JSON: HeaderValue = HeaderValue::from_static(headers::JSON);
+
+#[derive(Debug)]
+pub struct HttpLink {
+    pub uri: Uri,
+    /// For POST.
+    post: HeaderMap,
+    /// Whether the backend gave a session id.
+    has_session: bool,
+}
+
+/// What the status of a response to a POST says.
+pub enum Head {
+    /// The answer is in the body.
+    Open(HttpResponse<Body>),
+    /// The backend does not know the session; it has not run the request.
+    SessionLost,
+    /// The backend's own JSON-RPC error.
+    Answer(Response),
+    Refused(BackendError),
+}
+
+impl HttpLink {
+    /// Before initialize: without a session and version.
+    pub fn new(uri: Uri, configured: &HeaderMap) -> HttpLink {
+        let mut post = HeaderMap::new();
+        for (name, value) in configured {
+            // Of a name that was configured twice the first counts.
+            post.entry(name).or_insert_with(|| value.clone());
+        }
+        for name in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, headers::SESSION_ID, headers::PROTOCOL_VERSION, headers::LAST_EVENT_ID] {
+            post.remove(name);
+        }
+        post.entry(USER_AGENT).or_insert(HeaderValue::from_static(concat!("lockgate/", env!("CARGO_PKG_VERSION"))));
+        post.insert(ACCEPT, BOTH);
+        post.insert(CONTENT_TYPE, JSON);
+        HttpLink { uri, post, has_session: false }
+    }
+
+    /// `initialize` and `notifications/initialized`. The caller bounds the time.
+    pub async fn open(inner: &Arc<Inner>, mut link: HttpLink, epoch: u64) -> Result<Link, BackendError> {
+        let id = inner.next_id();
+        let response = link.post(inner, &handshake::initialize(&inner.hello, id)).await?;
+        let session = response.headers().get(headers::SESSION_ID).cloned();
+        let response = match link.head(inner, id, response).await {
+            Head::Open(response) => response,
+            Head::Refused(error) => return Err(error),
+            Head::SessionLost => return Err(inner.status(StatusCode::NOT_FOUND, None)),
+            Head::Answer(response) => return Err(handshake::read(&inner.backend.name, &response).err().unwrap_or_else(|| inner.broke("no result"))),
+        };
+        if let Some(mut session) = session {
+            session.set_sensitive(true);
+            link.post.insert(headers::SESSION_ID, session);
+            link.has_session = true;
+        }
+        let answer = link.read_answer(inner, id, response, &Sink::Inbox).await?;
+        let hello = handshake::read(&inner.backend.name, &answer)?;
+        if hello.version.has_version_header() {
+            link.post.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(hello.version.as_str()));
+        }
+        if let Err(error) = link.send(inner, &handshake::initialized()).await {
+            match error {
+                // Some servers want no notifications, and work all the same.
+                BackendError::Status { status, .. } if (400..500).contains(&status) && status != 404 => {
+                    tracing::warn!(backend = %inner.backend.name, session = %inner.hello.session_tag, status, "the backend refused {}", method::INITIALIZED);
+                }
+                error => return Err(error),
+            }
+        }
+        Ok(Link { epoch, hello: Arc::new(hello), wiring: Wiring::Http(link) })
+    }
+
+    /// POSTs a message and waits for the head of the response.
+    pub async fn post(&self, inner: &Arc<Inner>, message: &Wire) -> Result<HttpResponse<Body>, BackendError> {
+        inner.backend.http.send(Method::POST, &self.uri, &self.post, message).await.map_err(|e| inner.unsent(e))
+    }
+
+    /// Opens the GET stream, or resumes a stream after an event.
+    pub async fn get(&self, inner: &Arc<Inner>, last_event_id: Option<&str>) -> Result<HttpResponse<Body>, SendError> {
+        let mut head = self.post.clone();
+        head.remove(CONTENT_TYPE);
+        head.insert(ACCEPT, STREAM);
+        if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
+            head.insert(headers::LAST_EVENT_ID, id);
+        }
+        inner.backend.http.send(Method::GET, &self.uri, &head, &Wire::new()).await
+    }
+
+    /// Ends the session at the backend. What the backend says to that does not matter.
+    pub async fn delete(&self, inner: &Arc<Inner>) {
+        if !self.has_session {
+            return;
+        }
+        let mut head = self.post.clone();
+        head.remove(CONTENT_TYPE);
+        if let Err(error) = inner.backend.http.send(Method::DELETE, &self.uri, &head, &Wire::new()).await {
+            tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, ?error, "could not end the backend's session");
+        }
+    }
+
+    /// Sends a notification or an answer.
+    pub async fn send(&self, inner: &Arc<Inner>, message: &Wire) -> Result<(), BackendError> {
+        let response = self.post(inner, message).await?;
+        if response.status().is_success() {
+            inner.spawn(drain(response.into_body()));
+            return Ok(());
+        }
+        Err(match self.head(inner, 0, response).await {
+            Head::Refused(error) => error,
+            Head::SessionLost => inner.status(StatusCode::NOT_FOUND, None),
+            Head::Open(_) | Head::Answer(_) => inner.status(StatusCode::BAD_REQUEST, None),
+        })
+    }
+
+    /// Sends a request of the gateway's own and waits for the answer.
+    pub async fn request(&self, inner: &Arc<Inner>, id: u64, message: &Wire) -> Result<Response, BackendError> {
+        let response = self.post(inner, message).await?;
+        match self.head(inner, id, response).await {
+            Head::Open(response) => self.read_answer(inner, id, response, &Sink::Inbox).await,
+            Head::Answer(response) => Ok(response),
+            Head::Refused(error) => Err(error),
+            Head::SessionLost => Err(inner.status(StatusCode::NOT_FOUND, None)),
+        }
+    }
+
+    async fn read_answer(&self, inner: &Arc<Inner>, id: u64, response: HttpResponse<Body>, sink: &Sink<'_>) -> Result<Response, BackendError> {
+        let mut messages = Messages::open(response, inner.backend.limits.message).await.map_err(|e| inner.unread(e))?;
+        let mut cursor = Cursor::default();
+        while let Some(raw) = messages.next(&mut cursor).await.map_err(|e| inner.unread(e))? {
+            if let Answered::Yes(answer) = take(inner, Some(id), raw, sink).await? {
+                inner.spawn(messages.finish());
+                return Ok(answer);
+            }
+        }
+        Err(inner.broken("its stream ended without an answer"))
+    }
+
+    /// Sorts a response by its status. `id`: the request's.
+    pub async fn head(&self, inner: &Arc<Inner>, id: u64, response: HttpResponse<Body>) -> Head {
+        let status = response.status();
+        if status.is_success() {
+            if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) && id != 0 {
+                return Head::Refused(inner.broke(format!("it answered a request with HTTP status {} and no message", status.as_u16())));
+            }
+            return Head::Open(response);
+        }
+        let retry_after = retry_after(response.headers());
+        let mut body = response.into_body();
+        let body = tokio::time::timeout(ERROR_WAIT, collect(&mut body, Bytes::new(), 0, ERROR_BODY)).await;
+        let error = match body {
+            Ok(Ok(body)) => match Incoming::parse(body) {
+                Ok(Incoming::Response(error)) if !error.ok => Some(error),
+                _ => None,
+            },
+            _ => None,
+        };
+        match (status, error) {
+            (_, Some(error)) if id != 0 && answers(&error, id) && !(status == StatusCode::NOT_FOUND && self.has_session && !about_the_request(&error)) => Head::Answer(error),
+            (StatusCode::NOT_FOUND, _) if self.has_session => Head::SessionLost,
+            // The reference servers of several SDKs answer 400 for a session that they do not know, in words only.
+            (StatusCode::BAD_REQUEST, Some(error)) if self.has_session && error.id.is_none() && names_the_session(&error) => Head::SessionLost,
+            // An error that could not name its request, but says what is wrong.
+            (StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY, Some(error)) if id != 0 && error.id.is_none() => Head::Answer(error),
+            _ => Head::Refused(inner.status(status, retry_after)),
+        }
+    }
+}
+
+/// Whether this answers our request. Servers have been seen to send ids back as strings.
+pub fn answers(response: &Response, id: u64) -> bool {
+    response.id.as_ref().is_some_and(|got| got.as_number() == Some(id) || got.raw()[..] == *format!("\"{id}\"").as_bytes())
+}
+
+fn about_the_request(error: &Response) -> bool {
+    use crate::protocol::codes::{INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND};
+    error.error_code().is_some_and(|code| matches!(code, INTERNAL_ERROR | INVALID_PARAMS | METHOD_NOT_FOUND | RESOURCE_NOT_FOUND))
+}
+
+fn names_the_session(error: &Response) -> bool {
+    let body = error.body();
+    let Ok(object) = json::Object::parse(&body) else { return false };
+    object.only("message").and_then(json::string).is_some_and(|text| text.to_ascii_lowercase().contains("session"))
+}
+
+/// Seconds only; a date is not worth a clock.
+pub fn retry_after(head: &HeaderMap) -> Option<Duration> {
+    let seconds: u64 = head.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds.min(3600)))
+}
+
+impl Inner {
+    pub(in crate::backend) fn unsent(&self, error: SendError) -> BackendError {
+        match error {
+            SendError::NotSent(reason) => self.unavailable(reason, None),
+            SendError::Lost(reason) => self.broken(&reason),
+        }
+    }
+
+    pub(in crate::backend) fn unread(&self, error: ReadError) -> BackendError {
+        match error {
+            ReadError::Cut(reason) => self.broken(&reason),
+            ReadError::Bad(reason) => self.broke(&reason),
+        }
+    }
+
+    pub(in crate::backend) fn status(&self, status: StatusCode, retry_after: Option<Duration>) -> BackendError {
+        BackendError::Status { backend: self.backend.name.clone(), status: status.as_u16(), retry_after }
+    }
+}

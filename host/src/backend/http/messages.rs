@@ -1,0 +1,235 @@
+//! The messages in a response body, JSON or SSE, one at a time and no faster than they are asked for.
+//!
+//! What the body is, is decided by its first byte: servers get the content type wrong more often than the body.
+
+use super::client;
+use crate::protocol::sse::{Decoder, Event};
+use crate::protocol::{Incoming, headers, message};
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use hyper::body::Incoming as Body;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::time::Duration;
+
+/// Event ids that are remembered to recognise what a resumed stream sends twice.
+const REMEMBERED: usize = 512;
+/// Bytes and time to wait for the end of a body that has nothing left to say, so that its connection can be used again.
+const DRAIN: (usize, Duration) = (64 * 1024, Duration::from_millis(200));
+
+/// Why there is no further message.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The body ended before its end.
+    Cut(String),
+    /// Not what the transport allows.
+    Bad(String),
+}
+
+/// Where a resumable stream stands. It outlives one response.
+#[derive(Debug, Default)]
+pub struct Cursor {
+    /// The last event id. With one, the stream can be resumed.
+    pub last_id: Option<String>,
+    /// The server's wish for how long to wait before reconnecting.
+    pub retry: Option<Duration>,
+    /// Whether there was an event since this was last cleared.
+    pub moved: bool,
+    seen: VecDeque<u64>,
+}
+
+impl Cursor {
+    /// Takes an event's id and retry. Answers false for an event that has been seen before.
+    fn take(&mut self, event: &Event) -> bool {
+        if let Some(retry) = event.retry {
+            self.retry = Some(retry);
+        }
+        let Some(id) = &event.id else { return true };
+        if id.is_empty() {
+            // An empty id resets the last one (WHATWG HTML, 9.2.6).
+            self.last_id = None;
+            return true;
+        }
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(id);
+        if self.seen.contains(&hash) {
+            return false;
+        }
+        if self.seen.len() == REMEMBERED {
+            self.seen.pop_front();
+        }
+        self.seen.push_back(hash);
+        self.last_id = Some(id.clone());
+        self.moved = true;
+        true
+    }
+}
+
+#[derive(Debug)]
+enum Form {
+    Json,
+    Sse(Decoder),
+    Done,
+}
+
+#[derive(Debug)]
+pub struct Messages {
+    body: Body,
+    form: Form,
+    /// What was read to find out the form.
+    first: Bytes,
+    /// The rest of a batch (2025-03-26).
+    waiting: VecDeque<Bytes>,
+    limit: usize,
+    expected: usize,
+}
+
+impl Messages {
+    /// Reads as far as it takes to know the form. `limit`: bytes of one message.
+    pub async fn open(response: Response<Body>, limit: usize) -> Result<Messages, ReadError> {
+        let (head, mut body) = response.into_parts();
+        let mut first = BytesMut::new();
+        let form = loop {
+            let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&first);
+            if let Some(at) = text.iter().position(|b| !b.is_ascii_whitespace()) {
+                break sniff(&text[at..], &head.headers, limit);
+            }
+            if first.len() > 64 * 1024 {
+                break None;
+            }
+            match body.frame().await {
+                Some(Ok(frame)) => first.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
+                Some(Err(error)) => return Err(ReadError::Cut(client::root(&error))),
+                None if is_event_stream(&head.headers) => break Some(Form::Done),
+                None => return Err(ReadError::Bad(format!("its answer (HTTP status {}) is empty", head.status.as_u16()))),
+            }
+        };
+        let Some(form) = form else {
+            let declared = head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).map(headers::media_type);
+            let declared = declared.filter(|d| d.len() < 80).unwrap_or_else(|| "none".into());
+            return Err(ReadError::Bad(format!("its answer is neither JSON nor an event stream (content type: {declared})")));
+        };
+        let expected = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok()).unwrap_or(0);
+        Ok(Messages { body, form, first: first.freeze(), waiting: VecDeque::new(), limit, expected })
+    }
+
+    pub fn is_stream(&self) -> bool {
+        !matches!(self.form, Form::Json)
+    }
+
+    /// The bytes of the next message; none at a proper end of the body. May be dropped and called again only for an event stream.
+    pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<Bytes>, ReadError> {
+        loop {
+            if let Some(message) = self.waiting.pop_front() {
+                return Ok(Some(message));
+            }
+            let raw = match &mut self.form {
+                Form::Done => return Ok(None),
+                Form::Json => {
+                    self.form = Form::Done;
+                    collect(&mut self.body, std::mem::take(&mut self.first), self.expected, self.limit).await?
+                }
+                Form::Sse(decoder) => {
+                    if !self.first.is_empty() {
+                        decoder.push(&std::mem::take(&mut self.first));
+                    }
+                    match decoder.next_event().map_err(|e| ReadError::Bad(e.to_string()))? {
+                        Some(event) if cursor.take(&event) => match event.message() {
+                            Some(message) => message.clone(),
+                            None => continue,
+                        },
+                        Some(_) => continue,
+                        None => match self.body.frame().await {
+                            Some(Ok(frame)) => {
+                                decoder.push(frame.data_ref().unwrap_or(&Bytes::new()));
+                                continue;
+                            }
+                            Some(Err(error)) => return Err(ReadError::Cut(client::root(&error))),
+                            None => {
+                                // Some servers leave out the blank line after their last event.
+                                decoder.push(b"\n\n");
+                                let last = decoder.next_event().ok().flatten();
+                                self.form = Form::Done;
+                                match last.as_ref().and_then(Event::message) {
+                                    Some(message) if Incoming::parse(message.clone()).is_ok() => message.clone(),
+                                    _ => return Ok(None),
+                                }
+                            }
+                        },
+                    }
+                }
+            };
+            match message::batch(&raw) {
+                None => return Ok(Some(raw)),
+                Some(Ok(messages)) => self.waiting.extend(messages),
+                Some(Err(error)) => return Err(ReadError::Bad(format!("its answer is {error}"))),
+            }
+        }
+    }
+
+    /// Lets go of a body whose answer has come.
+    pub async fn finish(self) {
+        drain(self.body).await;
+    }
+}
+
+/// Reads the little that may be left of a body, so that the connection can be used for the next request.
+pub async fn drain(mut body: Body) {
+    if body.is_end_stream() {
+        return;
+    }
+    let (mut left, wait) = DRAIN;
+    let _ = tokio::time::timeout(wait, async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let read = frame.data_ref().map_or(0, Bytes::len);
+            if read > left {
+                return;
+            }
+            left -= read;
+        }
+    })
+    .await;
+}
+
+fn is_event_stream(head: &HeaderMap) -> bool {
+    head.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).is_some_and(|v| headers::media_type(v) == headers::EVENT_STREAM)
+}
+
+fn sniff(text: &[u8], head: &HeaderMap, limit: usize) -> Option<Form> {
+    let fields: [&[u8]; 5] = [b"data", b"event", b"id", b"retry", b":"];
+    if text[0] == b'{' || text[0] == b'[' {
+        return Some(Form::Json);
+    }
+    // The beginning may be shorter than the field name.
+    let begins = |field: &[u8]| if text.len() < field.len() { field.starts_with(text) } else { text.starts_with(field) };
+    if is_event_stream(head) || fields.iter().any(|f| begins(f)) {
+        // Room for the field names around the message.
+        return Some(Form::Sse(Decoder::new(limit)));
+    }
+    None
+}
+
+/// The whole of a body. One copy where it came in pieces, none where it came in one.
+pub async fn collect(body: &mut Body, first: Bytes, expected: usize, limit: usize) -> Result<Bytes, ReadError> {
+    let too_large = || ReadError::Bad(format!("its message is larger than the limit of {limit} bytes"));
+    if expected > limit || first.len() > limit {
+        return Err(too_large());
+    }
+    if first.len() == expected && body.is_end_stream() {
+        return Ok(first);
+    }
+    let mut all = BytesMut::with_capacity(expected.max(first.len()));
+    all.extend_from_slice(&first);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| ReadError::Cut(client::root(&e)))?;
+        if let Some(data) = frame.data_ref() {
+            if all.len() + data.len() > limit {
+                return Err(too_large());
+            }
+            all.extend_from_slice(data);
+        }
+    }
+    Ok(all.freeze())
+}

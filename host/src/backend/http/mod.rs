@@ -1,0 +1,11 @@
+//! Streamable HTTP as a client (2025-11-25 transports, "Streamable HTTP"), and what HTTP+SSE shares with it.
+
+mod body;
+pub mod client;
+pub mod exchange;
+pub mod link;
+pub mod listen;
+pub mod messages;
+pub mod sink;
+
+pub use client::HttpClient;

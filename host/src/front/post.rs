@@ -1,0 +1,117 @@
+//! POST: one message from the client (2025-11-25 transports, "Sending Messages to the Server").
+
+use super::accept::Accepts;
+use super::chamber::{Named, Verified};
+use super::classify::{self, Class};
+use super::refused::Refused;
+use super::respond::{self, Response};
+use super::{Front, batch, body, reply};
+use crate::protocol::message::batch as split;
+use crate::protocol::{Incoming, Request, headers};
+use crate::telemetry::metrics::IsolationSignal;
+use bytes::{Buf, Bytes};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+/// Some platforms put one before every text. It is no JSON, and means nothing.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+impl Front {
+    pub(super) async fn post<B>(&self, verified: &Verified<'_>, body: B) -> Result<Response, Refused>
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+    {
+        let accepts = Accepts::read(verified.headers);
+        if !accepts.anything() {
+            return Err(Refused::NotAcceptable { wanted: "application/json or text/event-stream" });
+        }
+        check_content(verified.headers)?;
+        let mut raw = body::read(body, verified.headers, self.body_limit, body::PACE).await?;
+        if raw.starts_with(BYTE_ORDER_MARK) {
+            raw.advance(BYTE_ORDER_MARK.len());
+        }
+        if let Some(messages) = split(&raw) {
+            return batch::post(self, verified, accepts, messages?).await;
+        }
+        match Incoming::parse(raw)? {
+            Incoming::Request(request) => self.request(verified, accepts, request).await,
+            Incoming::Notification(notification) => {
+                let session = verified.session(None)?;
+                self.notify(&session, notification).await;
+                Ok(respond::empty(StatusCode::ACCEPTED))
+            }
+            Incoming::Response(response) => {
+                let session = verified.session(None)?;
+                self.answer(&session, response).await;
+                Ok(respond::empty(StatusCode::ACCEPTED))
+            }
+        }
+    }
+
+    async fn request(&self, verified: &Verified<'_>, accepts: Accepts, request: Request) -> Result<Response, Refused> {
+        tracing::Span::current().record("rpc", &*request.method);
+        let named = !matches!(verified.named, Named::Absent);
+        match classify::request(verified.headers, named, &request) {
+            Class::Initialize => self.initialize(verified, accepts, request).await,
+            Class::ModernInitialize => Err(Refused::ModernInitialize(request.id)),
+            Class::Modern => Err(Refused::Modern(request.id)),
+            Class::InSession => {
+                let session = verified.session(Some(&request.id))?;
+                let id = request.id.clone();
+                let answer = self.gateway.request(&session, request).map_err(|refusal| Refused::Gateway { refusal, id: Some(id) })?;
+                Ok(reply::to_response(self, &session, accepts, answer).await)
+            }
+        }
+    }
+
+    /// A new session always: one that the request names is not touched, so that what it negotiated never changes.
+    async fn initialize(&self, verified: &Verified<'_>, accepts: Accepts, request: Request) -> Result<Response, Refused> {
+        if verified.names_live_session() {
+            self.gateway.metrics().isolation_signals_total.inc(IsolationSignal::InitializeNamesLiveSession);
+            tracing::warn!("an initialize names a live session; it gets one of its own");
+        }
+        let id = request.id.clone();
+        // Not detached: when the client has gone, nobody can ever use the session.
+        let opened = self.gateway.initialize(&verified.host, verified.principal.clone(), request).await;
+        let opened = opened.map_err(|refusal| Refused::Gateway { refusal, id: Some(id.clone()) })?;
+        tracing::Span::current().record("session", &**opened.session.tag());
+        let mut response = reply::whole(accepts, opened.answer);
+        // Ids are visible ASCII.
+        let value = HeaderValue::try_from(opened.session.id().as_str()).map_err(|_| Refused::Broken(Some(id)))?;
+        response.headers_mut().insert(headers::SESSION_ID, value);
+        Ok(response)
+    }
+}
+
+/// A web page can send some media types to anywhere without asking; JSON is not one of them.
+fn check_content(headers: &HeaderMap) -> Result<(), Refused> {
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let json = types.next().and_then(|v| v.to_str().ok()).is_some_and(|v| headers::media_type(v) == headers::JSON);
+    if !json || types.next().is_some() {
+        return Err(Refused::ContentType);
+    }
+    let plain = |v: &HeaderValue| v.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity") || v.is_empty();
+    if headers.get_all(header::CONTENT_ENCODING).iter().all(plain) { Ok(()) } else { Err(Refused::ContentEncoding) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(lines: &[(&'static str, &str)]) -> Result<(), Refused> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        check_content(&headers)
+    }
+
+    #[test]
+    fn only_plain_json_is_taken() {
+        assert!(check(&[("content-type", "application/json")]).is_ok());
+        assert!(check(&[("content-type", "Application/JSON; charset=utf-8"), ("content-encoding", "identity")]).is_ok());
+        for bad in [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/jsonx")], &[("content-type", "application/json"), ("content-type", "text/plain")]] {
+            assert!(matches!(check(bad), Err(Refused::ContentType)), "{bad:?}");
+        }
+        assert!(matches!(check(&[("content-type", "application/json"), ("content-encoding", "gzip")]), Err(Refused::ContentEncoding)));
+    }
+}

@@ -1,0 +1,41 @@
+//! tools/call and prompts/get: a published name leads to a backend and its own name there.
+
+use super::Gateway;
+use super::job::{Job, Outcome};
+use super::relay::Relayed;
+use crate::protocol::{Edits, RpcError, json};
+use lockgate_policy::Kind;
+use std::sync::Arc;
+
+impl Gateway {
+    pub(super) async fn call_named(self: &Arc<Self>, job: &Job, kind: Kind) -> Outcome {
+        let name = match job.request.string_param(&["name"]) {
+            Ok(Some(name)) => name,
+            Ok(None) => return RpcError::invalid_params("`params.name` is missing").into(),
+            Err(why) => return RpcError::invalid_params(why).into(),
+        };
+        match job.request.param(&["arguments"]) {
+            Ok(Some(arguments)) if !json::is_object(arguments) && !json::is_null(arguments) => {
+                return RpcError::invalid_params("`params.arguments` must be an object").into();
+            }
+            Ok(_) => {}
+            Err(why) => return RpcError::invalid_params(why).into(),
+        }
+        let target = match self.resolve(job.session(), kind, &name.value).await {
+            Ok(target) => target,
+            Err(error) => return error.into(),
+        };
+        let mut edits = Edits::new();
+        if *target.name != *name.value {
+            edits.replace(name.at, json::quote(&target.name));
+        }
+        let limit = job.session().host.backends[target.backend].timeouts.call;
+        match self.relay(job, target.backend, edits, limit).await {
+            Relayed::Answer(response) => {
+                let edits = self.publish_uris(job.session(), target.backend, &response, &job.request.method).await;
+                Outcome::Answer(response.rewritten(job.id(), edits))
+            }
+            other => other.into_outcome(job),
+        }
+    }
+}

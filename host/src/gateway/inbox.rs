@@ -1,0 +1,102 @@
+//! What a backend says outside of any call: changes, updates, logs, questions, and that it came or went.
+
+use super::Gateway;
+use super::capabilities::has;
+use crate::backend::{FromServer, Outbound, ServerHello};
+use crate::protocol::{Edits, Notification, Wire, codes, json, method};
+use crate::session::Session;
+use crate::session::streams::{STANDALONE, StreamId};
+use crate::telemetry::metrics::{Dropped, IsolationSignal};
+use lockgate_policy::Kind;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// How long a message outside of calls waits for a client that does not read its stream, before it is dropped and counted.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Gateway {
+    /// Serves the inbox of one upstream until the upstream or the session ends. Holds the session only while a message is handled.
+    pub(super) async fn serve_inbox(self: Arc<Self>, session: Weak<Session>, backend: usize, mut messages: mpsc::Receiver<FromServer>) {
+        while let Some(message) = messages.recv().await {
+            let Some(session) = session.upgrade() else { return };
+            match message {
+                FromServer::Up(hello) => self.backend_up(&session, backend, &hello).await,
+                FromServer::Down(reason) => {
+                    tracing::warn!(session = %session.tag(), backend = %session.host.backends[backend].name, %reason, "backend went down");
+                    session.asked.backend_gone(backend);
+                }
+                FromServer::Notification(n) => self.server_notification(&session, backend, n, STANDALONE).await,
+                FromServer::Request(r) => self.ask(&session, backend, r, STANDALONE).await,
+            }
+        }
+    }
+
+    /// A backend connected after the client was told without it, or anew: its lists are news.
+    async fn backend_up(self: &Arc<Self>, session: &Arc<Session>, backend: usize, hello: &Arc<ServerHello>) {
+        if !session.is_registered() || !session.announce(backend, hello) {
+            return;
+        }
+        tracing::info!(session = %session.tag(), backend = %session.host.backends[backend].name, "backend connected");
+        session.names.all_changed(backend);
+        if let (Some(level), true, Some(upstream)) = (session.level(), has(&hello.capabilities, "logging"), session.upstreams().get(backend)) {
+            let out = Outbound { request: level, edits: Edits::new(), progress_token_at: None };
+            if let Ok(mut call) = upstream.call(out, session.host.backends[backend].timeouts.list).await {
+                call.next().await;
+            }
+        }
+        for (capability, notification) in [("tools", method::TOOLS_CHANGED), ("prompts", method::PROMPTS_CHANGED), ("resources", method::RESOURCES_CHANGED)] {
+            if has(&hello.capabilities, capability) {
+                self.notify(session, STANDALONE, codes::notification(notification, None), true).await;
+            }
+        }
+    }
+
+    /// A notification of a server, on its way to the client on `stream`.
+    pub(super) async fn server_notification(self: &Arc<Self>, session: &Arc<Session>, backend: usize, notification: Notification, stream: StreamId) {
+        let raw = || Wire::from(notification.raw.clone());
+        match &*notification.method {
+            method::TOOLS_CHANGED => session.names.changed(Kind::Tool, backend),
+            method::PROMPTS_CHANGED => session.names.changed(Kind::Prompt, backend),
+            method::RESOURCES_CHANGED => {
+                session.names.changed(Kind::Resource, backend);
+                session.names.changed(Kind::ResourceTemplate, backend);
+            }
+            method::RESOURCE_UPDATED => {
+                if let Ok(Some(uri)) = notification.string_param(&["uri"]) {
+                    let mut edits = Edits::new();
+                    match self.public_uri(session, backend, &uri.value).await {
+                        Ok(public) if public != uri.value => {
+                            edits.replace(uri.at, json::quote(&public));
+                        }
+                        _ => {}
+                    }
+                    self.notify(session, stream, edits.apply(&notification.raw), true).await;
+                }
+                return;
+            }
+            method::CANCELLED => return self.withdraw(session, backend, &notification).await,
+            method::PROGRESS => return self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownProgressToken),
+            _ => {
+                self.notify(session, stream, raw(), false).await;
+                return;
+            }
+        }
+        // A change of lists: one notice is enough, however many backends say so.
+        self.notify(session, stream, codes::notification(&notification.method, None), true).await;
+    }
+
+    /// Puts a notification on a stream. On a call's stream it waits as long as the call does; on the standalone stream a client that does
+    /// not read holds up this backend's messages for a moment, then they are dropped.
+    async fn notify(&self, session: &Session, stream: StreamId, message: Wire, merge: bool) {
+        let push = async {
+            if merge { session.streams.push_merged(stream, message).await } else { session.streams.push(stream, message, false).await }
+        };
+        if stream != STANDALONE {
+            push.await;
+        } else if tokio::time::timeout(PATIENCE, push).await.is_err() {
+            self.metrics.notifications_dropped_total.inc(Dropped::NotRead);
+            tracing::debug!(session = %session.tag(), "a notification was dropped: the client does not read its stream");
+        }
+    }
+}

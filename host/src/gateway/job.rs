@@ -1,0 +1,112 @@
+//! One request of a client while it is worked on: its registration, its stream, its end.
+
+use super::{Gateway, Refusal, Reply};
+use crate::backend::BackendError;
+use crate::protocol::{Request, RequestId, RpcError, Wire, codes};
+use crate::session::streams::StreamId;
+use crate::session::{Begin, CallControl, Session};
+use crate::telemetry::metrics::{Admission, Method, Outcome as Counted};
+use http::StatusCode;
+use std::future::Future;
+use std::sync::Arc;
+
+/// A request, and where its frames go.
+pub(super) struct Job {
+    pub request: Request,
+    pub stream: StreamId,
+    pub control: CallControl,
+}
+
+/// How a request ended.
+pub(super) enum Outcome {
+    /// The whole answer message, under the client's id.
+    Answer(Wire),
+    Error(RpcError),
+    /// The client cancelled it: no answer is sent ("SHOULD NOT send a response for the cancelled request").
+    Cancelled,
+}
+
+impl From<RpcError> for Outcome {
+    fn from(error: RpcError) -> Self {
+        Outcome::Error(error)
+    }
+}
+
+impl From<BackendError> for Outcome {
+    fn from(error: BackendError) -> Self {
+        Outcome::Error(error.to_rpc())
+    }
+}
+
+impl Job {
+    pub fn session(&self) -> &Arc<Session> {
+        self.control.session()
+    }
+
+    pub fn id(&self) -> &RequestId {
+        &self.request.id
+    }
+}
+
+impl Gateway {
+    /// Registers the request, opens its stream and runs `work` in a task of the session. Every request gets exactly one answer,
+    /// unless its client cancelled it.
+    pub(super) fn run<F, W>(self: &Arc<Self>, session: &Arc<Session>, request: Request, work: W) -> Result<Reply, Refusal>
+    where
+        F: Future<Output = Outcome> + Send,
+        W: FnOnce(Arc<Gateway>, Arc<Job>) -> F + Send + 'static,
+    {
+        let control = match session.begin(&request) {
+            Begin::Started(control) => control,
+            Begin::Duplicate => {
+                let error = RpcError::new(codes::INVALID_REQUEST, "a request with this id is in flight already; ids are unique within a session");
+                return Ok(Reply::Now(error.to_message(Some(&request.id))));
+            }
+            Begin::Full { limit } => {
+                self.metrics.admission_total.inc(Admission::InFlight);
+                return Err(Refusal::overloaded(StatusCode::TOO_MANY_REQUESTS, format!("this session has {limit} requests in flight, which is its limit (limits.in_flight)")));
+            }
+        };
+        if session.ended().is_cancelled() {
+            return Err(Refusal::new(StatusCode::NOT_FOUND, RpcError::new(codes::NO_SESSION, "the session has ended; send initialize for a new one")));
+        }
+        self.metrics.admission_total.inc(Admission::Admitted);
+        let reader = session.streams.open();
+        let id = request.id.clone();
+        let job = Arc::new(Job { request, stream: reader.stream(), control });
+        let (gateway, session) = (self.clone(), session.clone());
+        let tracked = self.calls.token();
+        let started = std::time::Instant::now();
+        session.clone().spawn_closing(async move {
+            let _tracked = tracked;
+            let (stream, method) = (job.stream, job.request.method.clone());
+            let outcome = tokio::select! {
+                biased;
+                () = session.ended().cancelled() => Outcome::Error(BackendError::Closed.to_rpc()),
+                outcome = work(gateway.clone(), job) => outcome,
+            };
+            // The job, and with it the registration, is gone by now: the client may use the id again as soon as it sees the answer.
+            session.asked.end_of_stream(stream);
+            let counted = match outcome {
+                Outcome::Answer(answer) => {
+                    session.streams.push(stream, answer, true).await;
+                    Counted::Ok
+                }
+                Outcome::Error(error) => {
+                    session.streams.push(stream, error.to_message(Some(&id)), true).await;
+                    match error.code {
+                        codes::BACKEND_TIMEOUT => Counted::Timeout,
+                        codes::BACKEND_UNAVAILABLE => Counted::Unavailable,
+                        _ => Counted::Error,
+                    }
+                }
+                Outcome::Cancelled => Counted::Cancelled,
+            };
+            session.streams.finish(stream);
+            session.touch();
+            gateway.metrics.requests_total.inc(Method::of(&method), counted);
+            gateway.metrics.request_seconds.observe(Method::of(&method), started.elapsed());
+        });
+        Ok(Reply::Stream(reader))
+    }
+}

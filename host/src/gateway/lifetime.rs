@@ -1,0 +1,73 @@
+//! The end of sessions: by their client, by time, by the end of the gateway.
+
+use super::{CLOSE_LIMIT, Gateway};
+use crate::session::Session;
+use crate::session::streams::STANDALONE;
+use crate::telemetry::metrics::SessionEvent;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::Instant;
+
+impl Gateway {
+    /// Takes the session out of the registry and ends all that it owns. The first caller does it; others return at once.
+    pub(super) async fn end_session(self: &Arc<Self>, session: &Arc<Session>, why: SessionEvent) {
+        if self.registry.remove(session.key()).is_none() {
+            return;
+        }
+        self.metrics.sessions_total.inc(why);
+        tracing::info!(session = %session.tag(), principal = %session.key().principal.name(), why = ?why, "session closed");
+        // In a task of its own: a client that hangs up in the middle of its DELETE does not leave half a session.
+        let session = session.clone();
+        let _ = self.background.spawn(async move { session.close(CLOSE_LIMIT).await }).await;
+    }
+
+    /// Looks for sessions that are over their time, often enough for the configured limits.
+    pub(super) fn start_reaper(self: &Arc<Self>) {
+        let gateway = Arc::downgrade(self);
+        let (stopped, settings) = (self.stopped.clone(), self.settings.clone());
+        let pause = (settings.idle_timeout / 4).clamp(Duration::from_millis(100), Duration::from_secs(10));
+        self.background.spawn(async move {
+            loop {
+                tokio::select! {
+                    () = stopped.cancelled() => return,
+                    () = tokio::time::sleep(pause) => {}
+                }
+                let Some(gateway) = gateway.upgrade() else { return };
+                gateway.reap().await;
+            }
+        });
+    }
+
+    async fn reap(self: &Arc<Self>) {
+        let now = Instant::now();
+        let (idle, lifetime) = (self.settings.idle_timeout, self.settings.max_lifetime);
+        let over = self.registry.expired(|since, created| {
+            since.is_some_and(|s| now.saturating_duration_since(s) >= idle) || lifetime.is_some_and(|l| now.saturating_duration_since(created) >= l)
+        });
+        futures_util::future::join_all(over.iter().map(|s| self.end_session(s, SessionEvent::Expired))).await;
+        for session in self.registry.all() {
+            session.streams.sweep(std::time::Instant::now());
+            self.expire_questions(&session, now).await;
+        }
+    }
+
+    /// Ends the gateway: no new sessions, idle streams end, calls may finish within `grace`, then every session is closed. Takes at
+    /// most `grace` and the time that closing takes.
+    pub async fn shutdown(self: &Arc<Self>, grace: Duration) {
+        self.stopping.store(true, Ordering::Release);
+        for session in self.registry.all() {
+            session.streams.finish(STANDALONE);
+        }
+        self.calls.close();
+        let unfinished = tokio::time::timeout(grace, self.calls.wait()).await.is_err();
+        if unfinished {
+            tracing::warn!(calls = self.calls.len(), grace = ?grace, "calls are cut: they did not finish in time (shutdown.grace)");
+        }
+        let sessions = self.registry.all();
+        futures_util::future::join_all(sessions.iter().map(|s| self.end_session(s, SessionEvent::Shutdown))).await;
+        self.stopped.cancel();
+        self.background.close();
+        let _ = tokio::time::timeout(CLOSE_LIMIT, self.background.wait()).await;
+    }
+}

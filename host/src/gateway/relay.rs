@@ -1,0 +1,111 @@
+//! Sends a request to one backend and carries what comes back to the call's own stream, in order.
+
+use super::Gateway;
+use super::job::{Job, Outcome};
+use crate::backend::{BackendError, Call, CallEvent, Outbound};
+use crate::protocol::{Edits, Request, RequestId, Response};
+use crate::session::Session;
+use crate::session::streams::StreamId;
+use crate::telemetry::metrics::IsolationSignal;
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a relayed request ended at the backend.
+pub(super) enum Relayed {
+    Answer(Response),
+    Failed(BackendError),
+    Cancelled,
+}
+
+impl Gateway {
+    /// The job's own request, with `edits` made, to `backend`.
+    pub(super) async fn relay(self: &Arc<Self>, job: &Job, backend: usize, edits: Edits, limit: Duration) -> Relayed {
+        let token = match job.request.progress_token() {
+            Ok(token) => token,
+            // The backend is the judge of what it gets; we only do not map it.
+            Err(_) => None,
+        };
+        let out = Outbound { request: job.request.clone(), edits, progress_token_at: token.as_ref().map(|t| t.at.clone()) };
+        self.send(job, backend, out, token.map(|t| t.value), limit).await
+    }
+
+    /// `out` to `backend`, as part of the job.
+    pub(super) async fn send(self: &Arc<Self>, job: &Job, backend: usize, out: Outbound, token: Option<RequestId>, limit: Duration) -> Relayed {
+        let session = job.session();
+        let Some(upstream) = session.upstreams().get(backend) else { return Relayed::Failed(BackendError::Closed) };
+        let mut call = {
+            let start = async {
+                upstream.ready(session.host.backends[backend].timeouts.initialize).await?;
+                upstream.call(out, limit).await
+            };
+            tokio::select! {
+                biased;
+                () = job.control.cancelled() => return Relayed::Cancelled,
+                call = start => match call {
+                    Ok(call) => call,
+                    Err(e) => return Relayed::Failed(e),
+                },
+            }
+        };
+        let ended = tokio::select! {
+            biased;
+            () = job.control.cancelled() => None,
+            ended = self.drive(session, backend, &mut call, job.stream, token.as_ref()) => Some(ended),
+        };
+        match ended {
+            Some(Ok(response)) => Relayed::Answer(response),
+            Some(Err(error)) => {
+                tracing::info!(session = %session.tag(), backend = %upstream.name(), method = %job.request.method, %error, "request failed");
+                Relayed::Failed(error)
+            }
+            None => {
+                let reason = job.control.reason();
+                let reason = reason.as_deref().and_then(|r| serde_json::from_slice::<&RawValue>(r).ok());
+                call.cancel(reason).await;
+                Relayed::Cancelled
+            }
+        }
+    }
+
+    /// Carries the call's messages to `stream` until its answer is there.
+    async fn drive(self: &Arc<Self>, session: &Arc<Session>, backend: usize, call: &mut Call, stream: StreamId, token: Option<&RequestId>) -> Result<Response, BackendError> {
+        loop {
+            match call.next().await {
+                CallEvent::Answer(response) => return Ok(response),
+                CallEvent::Failed(error) => return Err(error),
+                CallEvent::Notification(notification) => self.server_notification(session, backend, notification, stream).await,
+                CallEvent::Request(request) => self.ask(session, backend, request, stream).await,
+                CallEvent::Progress { message, token_at } => match token {
+                    Some(token) => {
+                        let mut edits = Edits::new();
+                        edits.replace(token_at, token.raw().clone());
+                        session.streams.push(stream, edits.apply(&message.raw), false).await;
+                    }
+                    None => self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownProgressToken),
+                },
+            }
+        }
+    }
+
+    /// A request that the gateway makes itself, for a backend, on behalf of the job (`params` is JSON text).
+    pub(super) fn own_request(method: &str, params: &str) -> Request {
+        let raw = Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"{method}\",\"params\":{params}}}"));
+        let id_at = raw.len().min(22)..raw.len().min(23);
+        debug_assert_eq!(&raw[id_at.clone()], b"0");
+        let params_at = raw.len() - 1 - params.len()..raw.len() - 1;
+        Request { id: RequestId::number(0), id_at, method: method.into(), params_at: Some(params_at), raw }
+    }
+}
+
+impl Relayed {
+    /// The answer as it is, under the client's id.
+    pub(super) fn into_outcome(self, job: &Job) -> Outcome {
+        match self {
+            Relayed::Answer(response) => Outcome::Answer(response.rewritten(job.id(), Edits::new())),
+            Relayed::Failed(error) => error.into(),
+            Relayed::Cancelled => Outcome::Cancelled,
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Resource URIs inside results: a client must be able to read what it is shown.
+//!
+//! Only where several backends are behind one endpoint, and only in the places that MCP gives to URIs: resource links and embedded
+//! resources of tool results and prompt messages, and the contents of a resource. Text is never searched.
+
+use super::Gateway;
+use crate::protocol::json::{self, Object};
+use crate::protocol::{Edits, Response, method};
+use crate::session::Session;
+use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+impl Gateway {
+    /// The changes that make the URIs in `response` the client's.
+    pub(super) async fn publish_uris(self: &Arc<Self>, session: &Arc<Session>, backend: usize, response: &Response, of: &str) -> Edits {
+        let mut edits = Edits::new();
+        if session.host.backends.len() < 2 || !response.ok {
+            return edits;
+        }
+        let places = places(response, of);
+        let mut known: HashMap<String, Option<String>> = HashMap::new();
+        for (uri, at) in places {
+            let public = match known.get(&uri) {
+                Some(public) => public.clone(),
+                None => {
+                    let public = match self.public_uri(session, backend, &uri).await {
+                        Ok(public) => (public != uri).then_some(public),
+                        Err(error) => {
+                            tracing::warn!(session = %session.tag(), error = %error.message, "a resource URI in a result could not be published");
+                            None
+                        }
+                    };
+                    known.insert(uri, public.clone());
+                    public
+                }
+            };
+            if let Some(public) = public {
+                edits.replace(at, json::quote(&public));
+            }
+        }
+        edits
+    }
+}
+
+/// The URIs of a result with their places in the message.
+fn places(response: &Response, of: &str) -> Vec<(String, std::ops::Range<usize>)> {
+    let body = &response.raw[response.body_at.clone()];
+    // Most results have none; this is cheaper than looking at their structure.
+    if of != method::RESOURCES_READ && memchr::memmem::find(body, b"resource").is_none() {
+        return Vec::new();
+    }
+    let Ok(result) = Object::parse(body) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut note = |value: Option<&RawValue>| {
+        if let Some((uri, value)) = value.and_then(|v| Some((json::string(v)?, v))) {
+            found.push((uri.into_owned(), json::place(&response.raw, value)));
+        }
+    };
+    match of {
+        method::RESOURCES_READ => {
+            for contents in result.only("contents").and_then(json::array).unwrap_or_default() {
+                note(Object::of(contents).and_then(|c| c.only("uri")));
+            }
+        }
+        method::PROMPTS_GET => {
+            for message in result.only("messages").and_then(json::array).unwrap_or_default() {
+                let content = Object::of(message).and_then(|m| m.only("content"));
+                for block in content.map(one_or_many).unwrap_or_default() {
+                    note(uri_of(block));
+                }
+            }
+        }
+        _ => {
+            for block in result.only("content").and_then(json::array).unwrap_or_default() {
+                note(uri_of(block));
+            }
+        }
+    }
+    found
+}
+
+fn one_or_many(value: &RawValue) -> Vec<&RawValue> {
+    json::array(value).unwrap_or_else(|| vec![value])
+}
+
+/// The URI of a content block that is a resource link or an embedded resource.
+fn uri_of(block: &RawValue) -> Option<&RawValue> {
+    let block = Object::of(block)?;
+    match &*json::string(block.only("type")?)? {
+        "resource_link" => block.only("uri"),
+        "resource" => Object::of(block.only("resource")?)?.only("uri"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Incoming;
+    use bytes::Bytes;
+
+    fn uris(text: &'static str, of: &str) -> Vec<String> {
+        let Ok(Incoming::Response(response)) = Incoming::parse(Bytes::from_static(text.as_bytes())) else { panic!() };
+        places(&response, of)
+            .into_iter()
+            .map(|(uri, at)| {
+                assert_eq!(serde_json::from_slice::<String>(&response.raw[at]).unwrap(), uri);
+                uri
+            })
+            .collect()
+    }
+
+    #[test]
+    fn uris_are_found_where_they_are_meant_and_not_in_text() {
+        let call = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"info://x resource"},{"type":"resource_link","uri":"info://a"},{"type":"resource","resource":{"uri":"info:\/\/b"}}],"uri":"info://no"}}"#;
+        assert_eq!(uris(call, method::TOOLS_CALL), ["info://a", "info://b"]);
+        let read = r#"{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"info://a","text":"x"}]}}"#;
+        assert_eq!(uris(read, method::RESOURCES_READ), ["info://a"]);
+        let prompt = r#"{"jsonrpc":"2.0","id":1,"result":{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"info://p"}}}]}}"#;
+        assert_eq!(uris(prompt, method::PROMPTS_GET), ["info://p"]);
+    }
+}

@@ -1,0 +1,105 @@
+//! The requests of the client that are in flight, by id.
+
+use super::{Session, lock};
+use crate::protocol::RequestId;
+use bytes::Bytes;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use tokio_util::sync::CancellationToken;
+
+pub(super) struct Calls {
+    by_id: Mutex<HashMap<RequestId, Arc<Cancel>>>,
+    limit: usize,
+}
+
+/// How a call is cancelled.
+#[derive(Debug, Default)]
+pub struct Cancel {
+    token: CancellationToken,
+    reason: OnceLock<Bytes>,
+}
+
+/// The registration of a call: dropped when it is over.
+pub struct CallControl {
+    session: Arc<Session>,
+    id: RequestId,
+    cancel: Arc<Cancel>,
+}
+
+/// Whether a request may start.
+pub enum Begin {
+    Started(CallControl),
+    /// The same id is in flight already: the first call is not touched.
+    Duplicate,
+    /// As many calls are in flight as the session may have.
+    Full { limit: usize },
+}
+
+impl Calls {
+    pub(super) fn new(limit: usize) -> Self {
+        Calls { by_id: Mutex::default(), limit }
+    }
+
+    pub(super) fn begin(session: &Arc<Session>, id: &RequestId) -> Begin {
+        let calls = &session.calls;
+        let mut by_id = lock(&calls.by_id);
+        if by_id.contains_key(id) {
+            return Begin::Duplicate;
+        }
+        if by_id.len() >= calls.limit {
+            return Begin::Full { limit: calls.limit };
+        }
+        let cancel = Arc::new(Cancel::default());
+        by_id.insert(id.clone(), cancel.clone());
+        Begin::Started(CallControl { session: session.clone(), id: id.clone(), cancel })
+    }
+
+    pub(super) fn find(&self, id: &RequestId) -> Option<Arc<Cancel>> {
+        lock(&self.by_id).get(id).cloned()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.by_id).is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        lock(&self.by_id).len()
+    }
+}
+
+impl Cancel {
+    /// Cancels the call; `reason` is the JSON text that the client gave.
+    pub fn cancel(&self, reason: Option<Bytes>) {
+        if let Some(reason) = reason {
+            let _ = self.reason.set(reason);
+        }
+        self.token.cancel();
+    }
+}
+
+impl CallControl {
+    /// Wakes when the client cancels this call.
+    pub async fn cancelled(&self) {
+        self.cancel.token.cancelled().await;
+    }
+
+    /// Why the client cancelled, as JSON text.
+    pub fn reason(&self) -> Option<Bytes> {
+        self.cancel.reason.get().cloned()
+    }
+
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub fn id(&self) -> &RequestId {
+        &self.id
+    }
+}
+
+impl Drop for CallControl {
+    fn drop(&mut self) {
+        lock(&self.session.calls.by_id).remove(&self.id);
+        self.session.touch();
+    }
+}

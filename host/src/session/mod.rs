@@ -1,0 +1,307 @@
+//! A session: a closed chamber. Everything that belongs to one client's conversation hangs from one `Session` value: calls in flight,
+//! questions that servers asked, downstream streams, upstreams, names, subscriptions, policy state. Closing it ends all of that.
+//!
+//! A session is found only by a `SessionKey`, which the front builds from a verified request. There is no second map keyed by session
+//! that someone must remember to clean. Locks here are per session, short, and never held across an await.
+
+mod asked;
+mod calls;
+mod key;
+mod registry;
+pub mod streams;
+mod virtual_host;
+
+pub use asked::{Asked, Question};
+pub use calls::{Begin, CallControl, Cancel};
+pub use key::{Principal, SessionId, SessionKey};
+pub use registry::{Found, Full, Place, Registry, RegistryLimits};
+pub use virtual_host::VirtualHost;
+
+use crate::backend::{ServerHello, State, Upstream};
+use crate::catalog::Names;
+use crate::protocol::{Request, Version};
+use crate::telemetry::metrics::LevelGuard;
+use bytes::Bytes;
+use lockgate_policy::{BackendState, BackendView, Scratch, SessionView};
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use streams::{ReplayLimits, Streams};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Subscriptions that one session may have.
+pub const SUBSCRIPTIONS: usize = 1024;
+
+/// What the client said of itself at `initialize`. It never changes afterwards.
+#[derive(Clone, Debug)]
+pub struct Client {
+    pub version: Version,
+    /// JSON text of `capabilities`.
+    pub capabilities: Bytes,
+    /// JSON text of `clientInfo`.
+    pub info: Bytes,
+    pub declares: Declares,
+}
+
+/// The requests that the client is prepared to answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Declares {
+    pub sampling: bool,
+    pub elicitation: bool,
+    pub roots: bool,
+}
+
+/// Bounds of one session.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionLimits {
+    /// Requests of the client in flight at once.
+    pub in_flight: usize,
+    /// Requests of servers to the client that wait for an answer at once.
+    pub server_requests: usize,
+    /// How long such a request may wait.
+    pub answer_timeout: Duration,
+    pub replay: ReplayLimits,
+}
+
+pub struct Session {
+    key: SessionKey,
+    tag: Arc<str>,
+    pub client: Client,
+    pub host: Arc<VirtualHost>,
+    pub names: Names,
+    pub streams: Arc<Streams>,
+    pub asked: Asked,
+    calls: calls::Calls,
+    upstreams: OnceLock<Vec<Arc<Upstream>>>,
+    /// What each backend said when its part was last told to the client: index as in `host.backends`.
+    announced: Mutex<Vec<Option<Arc<ServerHello>>>>,
+    /// Subscribed resources: backend and its own URI, to the URI that the client used.
+    subscriptions: Mutex<HashMap<(usize, String), String>>,
+    /// The last `logging/setLevel` that the client sent.
+    level: Mutex<Option<Request>>,
+    scratch: Arc<Scratch>,
+    used: Mutex<Instant>,
+    created: Instant,
+    place: Mutex<Option<(Place, LevelGuard)>>,
+    /// The client has its id.
+    registered: AtomicBool,
+    ended: CancellationToken,
+    tasks: TaskTracker,
+    /// One list is walked at a time, however many calls wait for what it brings.
+    walking: Semaphore,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics under these locks; a poisoned value would still be whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    pub fn new(key: SessionKey, tag: Arc<str>, client: Client, host: Arc<VirtualHost>, limits: SessionLimits, place: (Place, LevelGuard)) -> Arc<Self> {
+        Arc::new(Session {
+            key,
+            tag,
+            names: Names::new(host.backends.len()),
+            announced: Mutex::new(vec![None; host.backends.len()]),
+            client,
+            host,
+            streams: Arc::new(Streams::new(limits.replay)),
+            asked: Asked::new(limits.server_requests, limits.answer_timeout),
+            calls: calls::Calls::new(limits.in_flight),
+            upstreams: OnceLock::new(),
+            subscriptions: Mutex::default(),
+            level: Mutex::default(),
+            scratch: Scratch::new(),
+            used: Mutex::new(Instant::now()),
+            created: Instant::now(),
+            place: Mutex::new(Some(place)),
+            registered: AtomicBool::new(false),
+            ended: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            walking: Semaphore::new(1),
+        })
+    }
+
+    pub fn key(&self) -> &SessionKey {
+        &self.key
+    }
+
+    pub fn id(&self) -> &SessionId {
+        &self.key.id
+    }
+
+    /// A short hash that stands for the session in logs. The id itself is told to nobody but its owner.
+    pub fn tag(&self) -> &Arc<str> {
+        &self.tag
+    }
+
+    pub fn version(&self) -> Version {
+        self.client.version
+    }
+
+    // --- upstreams
+
+    /// Sets the upstreams, once, in the order of `host.backends`.
+    pub fn set_upstreams(&self, upstreams: Vec<Arc<Upstream>>) {
+        debug_assert_eq!(upstreams.len(), self.host.backends.len());
+        let _ = self.upstreams.set(upstreams);
+    }
+
+    pub fn upstreams(&self) -> &[Arc<Upstream>] {
+        self.upstreams.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// What a policy may know of this session.
+    pub fn view(&self) -> SessionView {
+        let backends = self.upstreams().iter().map(|u| BackendView {
+            name: u.name().clone(),
+            state: match u.state() {
+                State::Connected(_) => BackendState::Connected,
+                State::Connecting => BackendState::Connecting,
+                State::Down(_) | State::Closed => BackendState::Down,
+            },
+        });
+        SessionView {
+            principal: self.key.principal.name().clone(),
+            virtual_host: self.key.virtual_host.clone(),
+            backends: backends.collect(),
+            scratch: self.scratch.clone(),
+        }
+    }
+
+    pub fn backend_index(&self, name: &str) -> Option<usize> {
+        self.host.backends.iter().position(|b| &*b.name == name)
+    }
+
+    /// Notes that the client knows of `hello` (by the answer to initialize, or a list_changed). Answers whether that is news.
+    pub fn announce(&self, backend: usize, hello: &Arc<ServerHello>) -> bool {
+        let mut announced = lock(&self.announced);
+        match announced.get_mut(backend) {
+            Some(Some(known)) if Arc::ptr_eq(known, hello) => false,
+            Some(slot) => {
+                *slot = Some(hello.clone());
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The turn to walk lists; the others wait, and then find the names.
+    pub async fn walk_turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.walking.acquire().await.ok()
+    }
+
+    // --- what the client asked for that outlives a call
+
+    pub fn subscribe(&self, backend: usize, uri: String, public: String) {
+        lock(&self.subscriptions).insert((backend, uri), public);
+    }
+
+    pub fn unsubscribe(&self, backend: usize, uri: &str) {
+        lock(&self.subscriptions).remove(&(backend, uri.to_owned()));
+    }
+
+    /// How many resources are subscribed.
+    pub fn subscriptions(&self) -> usize {
+        lock(&self.subscriptions).len()
+    }
+
+    /// The URI that the client used when it subscribed.
+    pub fn subscribed_as(&self, backend: usize, uri: &str) -> Option<String> {
+        lock(&self.subscriptions).get(&(backend, uri.to_owned())).cloned()
+    }
+
+    pub fn set_level(&self, request: Request) {
+        *lock(&self.level) = Some(request);
+    }
+
+    pub fn level(&self) -> Option<Request> {
+        lock(&self.level).clone()
+    }
+
+    // --- calls
+
+    /// Registers a request of the client. The id is free again when the control is dropped.
+    pub fn begin(self: &Arc<Self>, request: &Request) -> Begin {
+        self.touch();
+        calls::Calls::begin(self, &request.id)
+    }
+
+    /// The call with this id, if it is in flight.
+    pub fn call(&self, id: &crate::protocol::RequestId) -> Option<Arc<calls::Cancel>> {
+        self.calls.find(id)
+    }
+
+    /// Runs `future` until it is done or the session ends. The session owns the task.
+    pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        let ended = self.ended.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = ended.cancelled() => {}
+                () = future => {}
+            }
+        });
+    }
+
+    /// As `spawn`, for a future that sees to the end of the session itself, within `CLOSE_GRACE`.
+    pub fn spawn_closing(&self, future: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(future);
+    }
+
+    // --- lifetime
+
+    pub fn touch(&self) {
+        *lock(&self.used) = Instant::now();
+    }
+
+    /// Since when nothing has happened: no request in flight, no stream open. None while something does.
+    pub fn idle_since(&self) -> Option<Instant> {
+        if !self.calls.is_empty() || self.streams.attached() > 0 {
+            self.touch();
+            return None;
+        }
+        Some(*lock(&self.used))
+    }
+
+    /// From now on the client knows the session, and is told of changes.
+    pub fn set_registered(&self) {
+        self.registered.store(true, Ordering::Release);
+    }
+
+    pub fn is_registered(&self) -> bool {
+        self.registered.load(Ordering::Acquire)
+    }
+
+    pub fn created(&self) -> Instant {
+        self.created
+    }
+
+    pub fn in_flight(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Wakes when the session ends.
+    pub fn ended(&self) -> &CancellationToken {
+        &self.ended
+    }
+
+    /// Ends everything that the session owns: calls are answered with an error, streams end, upstream sessions get their DELETE, children
+    /// are reaped. Returns within about `limit`; idempotent.
+    pub async fn close(&self, limit: Duration) {
+        /// Calls need a moment to be answered; they do not wait for anybody.
+        const CLOSE_GRACE: Duration = Duration::from_millis(500);
+        self.ended.cancel();
+        self.tasks.close();
+        let _ = tokio::time::timeout(CLOSE_GRACE.min(limit), self.tasks.wait()).await;
+        self.streams.close();
+        self.asked.clear();
+        futures_util::future::join_all(self.upstreams().iter().map(|u| u.close(limit))).await;
+        drop(lock(&self.place).take());
+    }
+}

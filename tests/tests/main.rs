@@ -1,0 +1,15 @@
+//! One binary for all themes: they share their equipment, and a dozen links of it would cost more than the tests.
+
+mod conformance;
+mod dependencies;
+mod equipment;
+mod fidelity;
+mod hostile;
+mod memory;
+mod names;
+mod real_clients;
+mod real_servers;
+mod resume;
+mod sessions;
+mod sse_upstream;
+mod stdio;

@@ -1,0 +1,237 @@
+//! Clients of other projects in front of the gateway, with the conformance fixture behind it: each lists, calls, reads, gets
+//! a prompt, receives progress and log messages, and answers an elicitation where it can.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex},
+};
+
+use lockgate_tests::{
+    gateway::{Gateway, http_backends},
+    process::Server,
+    real, within,
+};
+use rmcp::{
+    ClientHandler, RoleClient, ServiceExt,
+    model::{
+        CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,
+        ElicitationAction, GetPromptRequestParams, Implementation, ProgressNotificationParam,
+        ReadResourceRequestParams,
+    },
+    service::{NotificationContext, RequestContext},
+    transport::StreamableHttpClientTransport,
+};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+async fn fixture_behind_gateway() -> (Server, Gateway) {
+    let fixture = real::fixture().await;
+    let gateway = Gateway::start(&http_backends(&[("fixture", &fixture.url)])).await;
+    (fixture, gateway)
+}
+
+/// What a client must have seen.
+fn expected() -> Value {
+    json!({
+        "protocol": "2025-11-25", "tools": 15, "has_echo": true, "echo": "hällo", "failed": true, "refused": true,
+        "resources": 3, "read": "This is the content of the static text resource.", "template": "7",
+        "prompts": 4, "prompt": "Prompt with arguments: arg1='one', arg2='two'", "progress": [0, 50, 100],
+        "elicited": r#"Elicitation completed: action=accept, content={"email":"ada@example.org","username":"ada"}"#,
+        "logs": ["Tool execution started", "Tool processing data", "Tool execution completed"],
+        "completed": ["paris", "park", "party"],
+    })
+}
+
+/// Compares field by field, so that a failure names the step of the conversation.
+fn assert_seen(output: &str) {
+    let line = output
+        .lines()
+        .rfind(|line| line.starts_with('{'))
+        .unwrap_or_else(|| panic!("no result in {output}"));
+    let seen: Value = serde_json::from_str(line).expect("a line of JSON");
+    for (step, wanted) in expected().as_object().expect("an object") {
+        // 50 and 50.0 are one number to every client.
+        let plain = |value: &Value| value.to_string().replace(".0", "");
+        assert_eq!(plain(&seen[step]), plain(wanted), "{step}, in {seen}");
+    }
+}
+
+#[tokio::test]
+async fn the_typescript_sdk_version_1() {
+    let (fixture, gateway) = fixture_behind_gateway().await;
+    let mut command = real::node("typescript-v1.mjs");
+    command.arg(gateway.url());
+    assert_seen(&real::run(command).await);
+    gateway.stop().await;
+    fixture.stop().await;
+}
+
+#[tokio::test]
+async fn the_typescript_client_version_2() {
+    let (fixture, gateway) = fixture_behind_gateway().await;
+    let mut command = real::node("typescript-v2.mjs");
+    command.arg(gateway.url());
+    assert_seen(&real::run(command).await);
+    gateway.stop().await;
+    fixture.stop().await;
+}
+
+#[tokio::test]
+async fn the_typescript_client_version_2_falls_back_from_the_modern_revision() {
+    let (fixture, gateway) = fixture_behind_gateway().await;
+    let mut command = real::node("typescript-v2.mjs");
+    command.args([&gateway.url(), "", "auto"]);
+    assert_seen(&real::run(command).await);
+    gateway.stop().await;
+    fixture.stop().await;
+}
+
+#[tokio::test]
+async fn the_python_client_falls_back_from_the_modern_revision() {
+    let (fixture, gateway) = fixture_behind_gateway().await;
+    let mut command = Command::new(real::python("python"));
+    command.arg(real::script("python.py")).arg(gateway.url());
+    assert_seen(&real::run(command).await);
+    gateway.stop().await;
+    fixture.stop().await;
+}
+
+#[tokio::test]
+async fn the_inspector_on_the_command_line() {
+    let (fixture, gateway) = fixture_behind_gateway().await;
+    let inspect = async |arguments: &[&str]| {
+        let mut command = Command::new(real::node22());
+        command.arg(real::module(
+            "@modelcontextprotocol/inspector/clients/launcher/build/index.js",
+        ));
+        command
+            .args([
+                "--cli",
+                &gateway.url(),
+                "--transport",
+                "http",
+                "--format",
+                "json",
+                "--method",
+            ])
+            .args(arguments);
+        // It keeps its settings and logs in the home folder.
+        command.env("HOME", gateway.folder.path());
+        let output = real::run(command).await;
+        let json = output.find('{').map_or("", |at| &output[at..]);
+        let value: Value =
+            serde_json::from_str(json).unwrap_or_else(|error| panic!("{output}: {error}"));
+        value.get("result").cloned().unwrap_or(value)
+    };
+    let tools = inspect(&["tools/list"]).await;
+    assert_eq!(tools["tools"].as_array().map(Vec::len), Some(15), "{tools}");
+    let echo = inspect(&[
+        "tools/call",
+        "--tool-name",
+        "echo",
+        "--tool-arg",
+        "message=hi",
+    ])
+    .await;
+    assert_eq!(echo["content"][0]["text"], "hi", "{echo}");
+    let read = inspect(&["resources/read", "--uri", "test://static-text"]).await;
+    assert_eq!(read["contents"][0]["uri"], "test://static-text", "{read}");
+    let prompt = inspect(&["prompts/get", "--prompt-name", "test_simple_prompt"]).await;
+    assert_eq!(
+        prompt["messages"][0]["content"]["text"], "This is a simple prompt for testing.",
+        "{prompt}"
+    );
+    gateway.stop().await;
+    fixture.stop().await;
+}
+
+#[derive(Clone, Default)]
+struct Handler {
+    progress: Arc<Mutex<Vec<f64>>>,
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let capabilities = ClientCapabilities::builder().enable_elicitation().build();
+        ClientConfig::new(capabilities, Implementation::new("rmcp", "1"))
+    }
+
+    async fn create_elicitation(
+        &self,
+        _: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, rmcp::ErrorData> {
+        let content = json!({ "username": "ada", "email": "ada@example.org" });
+        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(content))
+    }
+
+    async fn on_progress(
+        &self,
+        note: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.progress
+            .lock()
+            .expect("no panic holds it")
+            .push(note.progress);
+    }
+}
+
+#[tokio::test]
+async fn rmcps_own_client() {
+    let (fixture, gateway) = fixture_behind_gateway().await;
+    let handler = Handler::default();
+    let transport = StreamableHttpClientTransport::from_uri(gateway.url());
+    let client = within("the handshake", handler.clone().serve(transport))
+        .await
+        .expect("rmcp connects");
+    let tools: HashSet<_> = client
+        .list_all_tools()
+        .await
+        .expect("a list")
+        .into_iter()
+        .map(|tool| tool.name)
+        .collect();
+    assert!(tools.len() == 15 && tools.contains("echo"), "{tools:?}");
+    let call = async |name: &'static str, arguments: Value| {
+        let arguments = arguments.as_object().cloned().expect("an object");
+        let result = client.call_tool(CallToolRequestParams::new(name).with_arguments(arguments));
+        serde_json::to_value(within(name, result).await.expect("a result")).expect("JSON")
+    };
+    assert_eq!(
+        call("echo", json!({ "message": "hi" })).await["content"][0]["text"],
+        "hi"
+    );
+    assert_eq!(
+        call("test_error_handling", json!({})).await["isError"],
+        true
+    );
+    call("test_tool_with_progress", json!({})).await;
+    lockgate_tests::eventually("three progress notifications", || {
+        (*handler.progress.lock().expect("no panic holds it") == [0.0, 50.0, 100.0]).then_some(())
+    })
+    .await;
+    assert!(
+        call("test_elicitation", json!({ "message": "?" }))
+            .await
+            .to_string()
+            .contains("ada@example.org")
+    );
+    let read = client
+        .read_resource(ReadResourceRequestParams::new("test://static-text"))
+        .await
+        .expect("contents");
+    assert!(
+        serde_json::to_string(&read)
+            .expect("JSON")
+            .contains("static text resource")
+    );
+    let prompt = client
+        .get_prompt(GetPromptRequestParams::new("test_simple_prompt"))
+        .await
+        .expect("a prompt");
+    assert_eq!(prompt.messages.len(), 1);
+    client.cancel().await.expect("it closes");
+    gateway.stop().await;
+    fixture.stop().await;
+}
