@@ -67,9 +67,6 @@ impl Gateway {
             command
                 .stdout(log.try_clone().expect("a file handle can be cloned"))
                 .stderr(log);
-            if std::env::var_os("RUST_LOG").is_none() {
-                command.env("RUST_LOG", "info");
-            }
             let child = command
                 .spawn()
                 .unwrap_or_else(|error| panic!("{command:?}: {error}"));
