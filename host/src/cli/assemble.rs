@@ -89,7 +89,7 @@ pub fn gateway(config: &Config, policies: &Policies) -> anyhow::Result<Arc<Gatew
         instructions: host.instructions.clone(),
     };
     let hosts = config.virtual_hosts.iter().zip(&policies.0).map(host).collect();
-    Gateway::new(hosts, Arc::new(client), settings(config), metrics).context("the system's random generator failed")
+    Gateway::new(hosts, settings(config), metrics).context("the system's random generator failed")
 }
 
 fn describe(config: &Config, backend: &crate::config::Backend, client: &HttpClient) -> anyhow::Result<backend::Backend> {

@@ -10,6 +10,7 @@ mod page;
 mod setup;
 mod tour;
 
+use super::assemble::Policies;
 use std::{
     io::{self, IsTerminal as _, Write as _},
     net::SocketAddr,
@@ -73,7 +74,8 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
         program: program.display().to_string(),
     };
     let config = Arc::new(setup.load()?);
-    let gateway = serve::start(config).await?;
+    let policies = Policies::load(&config)?;
+    let gateway = serve::start(config, policies).await?;
     let url = match gateway.listen.first() {
         Some(addr) => format!("http://{addr}{}", setup::PATH),
         None => anyhow::bail!("the gateway does not say where it listens"),

@@ -3,6 +3,7 @@
 //! Each command has a file. Exit codes are the same for all: 0 it worked, 1 it failed while running, 2 the command line or the
 //! configuration is wrong. Only what a command prints goes to standard output; the log and every complaint go to standard error.
 
+mod assemble;
 mod check;
 pub mod demo;
 pub mod demo_server;
@@ -83,7 +84,7 @@ pub fn main() -> ExitCode {
     // clap prints what is wrong and exits with 2, or prints help or version and exits with 0.
     let cli = Cli::parse();
     let outcome = match cli.command {
-        Command::Serve(flags) => return with_config(&flags, |prepared| run(serve::run(prepared.config))),
+        Command::Serve(flags) => return with_config(&flags, |prepared| run(serve::run(prepared.config, prepared.policies))),
         Command::Check(flags) => return with_config(&flags, |prepared| Ok(check::run(&prepared))),
         Command::Schema => schema::run(),
         Command::Demo(args) => run(demo::run(args)),

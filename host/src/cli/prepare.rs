@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::assemble::Policies;
 use crate::config::{self, AdminAddress, Config, Overrides, Problems, Sources};
 
 /// Where the configuration comes from, and what overrides it.
@@ -35,6 +36,8 @@ pub struct Flags {
 #[derive(Debug)]
 pub struct Prepared {
     pub config: Arc<Config>,
+    /// The policies of each virtual host, compiled.
+    pub policies: Policies,
     /// What is not wrong but worth a look.
     pub warnings: Problems,
     /// The files that were read.
@@ -49,7 +52,6 @@ pub fn prepare(flags: &Flags) -> Result<Prepared, Problems> {
         overrides: Overrides { listen: flags.listen.clone(), admin: flags.admin },
     };
     let loaded = config::load(&sources)?;
-    // The policy components of each virtual host are compiled here, next to the checks that need no compiler; what is wrong
-    // with one is a `Problem` at its `PolicyRef::place`.
-    Ok(Prepared { config: Arc::new(loaded.config), warnings: loaded.warnings, files: loaded.files })
+    let policies = Policies::load(&loaded.config)?;
+    Ok(Prepared { config: Arc::new(loaded.config), policies, warnings: loaded.warnings, files: loaded.files })
 }

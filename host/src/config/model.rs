@@ -133,7 +133,7 @@ pub struct PolicyRef {
     pub place: Place,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PolicySource {
     /// Part of the binary; the name is one of [`SHIPPED_POLICIES`].
     Shipped,

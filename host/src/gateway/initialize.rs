@@ -51,7 +51,7 @@ impl Gateway {
             .map(|backend| {
                 let (inbox, messages) = mpsc::channel::<FromServer>(INBOX);
                 inboxes.push(messages);
-                Upstream::open(backend.clone(), hello.clone(), inbox, self.http.clone())
+                Upstream::open(backend.clone(), hello.clone(), inbox)
             })
             .collect();
         session.set_upstreams(upstreams);
@@ -60,11 +60,12 @@ impl Gateway {
         }
 
         let limit = self.settings.initialize_timeout;
+        let tag = session.tag();
         let ready = session.upstreams().iter().map(|u| async move {
             match u.ready(limit).await {
                 Ok(hello) => Some(hello),
                 Err(error) => {
-                    tracing::warn!(session = %session.tag(), backend = %u.name(), %error, "session starts without a backend");
+                    tracing::warn!(session = %tag, backend = %u.name(), %error, "session starts without a backend");
                     None
                 }
             }

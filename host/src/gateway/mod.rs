@@ -69,7 +69,6 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
 pub struct Gateway {
     hosts: HashMap<Arc<str>, Arc<VirtualHost>>,
-    http: Arc<crate::backend::HttpClient>,
     settings: Settings,
     registry: Registry,
     cursors: Cursors,
@@ -84,12 +83,11 @@ pub struct Gateway {
 
 impl Gateway {
     /// A gateway with its reaper running. Fails when the system gives no random numbers.
-    pub fn new(hosts: Vec<VirtualHost>, http: Arc<crate::backend::HttpClient>, settings: Settings, metrics: Arc<Metrics>) -> Result<Arc<Self>, getrandom::Error> {
+    pub fn new(hosts: Vec<VirtualHost>, settings: Settings, metrics: Arc<Metrics>) -> Result<Arc<Self>, getrandom::Error> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)?;
         let gateway = Arc::new(Gateway {
             hosts: hosts.into_iter().map(|h| (h.path.clone(), Arc::new(h))).collect(),
-            http,
             registry: Registry::new(settings.registry),
             settings,
             cursors: Cursors::new(key),

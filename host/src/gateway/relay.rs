@@ -8,6 +8,7 @@ use crate::session::Session;
 use crate::session::streams::StreamId;
 use crate::telemetry::metrics::IsolationSignal;
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,7 +61,9 @@ impl Gateway {
                 Relayed::Failed(error)
             }
             None => {
-                call.cancel(job.control.reason()).await;
+                let reason = job.control.reason();
+                let reason = reason.as_deref().and_then(|r| serde_json::from_slice::<&RawValue>(r).ok());
+                call.cancel(reason).await;
                 Relayed::Cancelled
             }
         }

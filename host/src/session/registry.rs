@@ -72,7 +72,7 @@ impl Registry {
     pub fn get(&self, key: &SessionKey) -> Found {
         match self.sessions.get(&key.id) {
             None => Found::Unknown,
-            Some(session) if session.key() == key => Found::Session(session.value().clone()),
+            Some(session) if session.value().key() == key => Found::Session(session.value().clone()),
             Some(_) => Found::Foreign,
         }
     }

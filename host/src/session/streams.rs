@@ -413,6 +413,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let mut inner = self.streams.lock();
         let limits = self.streams.limits;
+        let closed = inner.closed;
         let Some(stream) = inner.streams.get_mut(&self.stream) else { return };
         if stream.reader != Some(self.generation) {
             return;
@@ -420,7 +421,7 @@ impl Drop for Reader {
         stream.reader = None;
         stream.wake_writer.notify_waiters();
         let everything_read = stream.cursor >= stream.next_sequence && stream.finished.is_some();
-        if !stream.resumable || (everything_read && inner.closed) {
+        if !stream.resumable || (everything_read && closed) {
             inner.remove(self.stream);
             return;
         }
