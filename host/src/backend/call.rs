@@ -43,22 +43,23 @@ pub struct Call {
     done: bool,
 }
 
+/// What a call begins with.
+pub(super) struct Start {
+    pub link: Arc<Link>,
+    pub id: CallId,
+    pub way: Way,
+    pub aside: Option<mpsc::Receiver<CallEvent>>,
+    pub memo: Option<Memo>,
+}
+
 pub(super) enum Way {
     Http { exchange: Pin<Box<dyn Future<Output = Result<Response, BackendError>> + Send>>, slot: Slot },
     Pipe(Registered),
 }
 
 impl Call {
-    pub(super) fn new(
-        inner: Arc<Inner>,
-        link: Arc<Link>,
-        id: CallId,
-        way: Way,
-        aside: Option<mpsc::Receiver<CallEvent>>,
-        deadline: Instant,
-        limit: Duration,
-        memo: Option<Memo>,
-    ) -> Call {
+    pub(super) fn new(inner: Arc<Inner>, start: Start, deadline: Instant, limit: Duration) -> Call {
+        let Start { link, id, way, aside, memo } = start;
         let stopped = Box::pin(inner.stop.clone().cancelled_owned());
         Call { id, inner, link, way, aside, stopped, clock: Clock::new(deadline, limit), waits: Arc::default(), memo, done: false }
     }

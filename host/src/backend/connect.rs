@@ -51,7 +51,8 @@ async fn connect(inner: &Arc<Inner>) {
             Some(link) => Phase::Renewing(link.clone()),
             None => Phase::Connecting,
         });
-        let link = match attempt(inner, epoch, &mut transport).await {
+        // Boxed: what an attempt needs is large, and an idle upstream is to be small.
+        let link = match Box::pin(attempt(inner, epoch, &mut transport)).await {
             Attempt::Stopped => return,
             Attempt::Up(link) => link,
             Attempt::Failed(why) => {
@@ -65,7 +66,7 @@ async fn connect(inner: &Arc<Inner>) {
         tracing::info!(backend = %inner.backend.name, session = %inner.hello.session_tag, version = %link.hello.version, renewed = lost.is_some(), "connected");
         inner.phase.send_replace(Phase::Up(link.clone()));
         let ended = tokio::select! {
-            () = inner.stop.cancelled() => return end(inner, &link).await,
+            () = inner.stop.cancelled() => return Box::pin(end(inner, &link)).await,
             () = is_lost(inner, epoch) => None,
             why = link.ended() => Some(why),
         };

@@ -2,7 +2,7 @@
 //!
 //! How connections come and go is in `connect`, what the tasks share in `inner`. `session` and `gateway` call this.
 
-use super::call::{Call, Slot, Way};
+use super::call::{Call, Slot, Start, Way};
 use super::connect;
 use super::error::BackendError;
 use super::http::{exchange, listen};
@@ -98,7 +98,7 @@ impl Upstream {
                 (Way::Pipe(registered), None)
             }
         };
-        Ok(Call::new(inner.clone(), link, id, way, aside, deadline, limit, memo))
+        Ok(Call::new(inner.clone(), Start { link, id, way, aside, memo }, deadline, limit))
     }
 
     /// Sends a notification; bounded.

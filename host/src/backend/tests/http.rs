@@ -391,6 +391,55 @@ async fn the_get_stream_feeds_the_inbox_and_its_progress_the_call() {
 }
 
 #[tokio::test]
+async fn the_get_stream_follows_the_session_when_that_is_renewed() {
+    let count = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let server = Server::start(move |x| {
+        let count = count.clone();
+        Box::pin(async move {
+            let session = x.seen.header("mcp-session-id").unwrap_or_default().to_owned();
+            if x.seen.method() == "initialize" {
+                let n = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+                usual(x, &format!("s{n}")).await;
+            } else if x.seen.verb == "GET" {
+                x.stream().await;
+                x.event(Some("7"), &format!(r#"{{"jsonrpc":"2.0","method":"notifications/{session}"}}"#)).await;
+                x.hold().await;
+            } else if session == "s1" && x.seen.method() == "tools/call" {
+                x.reply(404, "", "").await;
+            } else if !usual(x, "").await {
+                x.result("{}").await;
+            }
+        })
+    })
+    .await;
+    let (up, mut inbox) = open(streamable(&server));
+    up.listen();
+    assert!(matches!(received(&mut inbox).await, FromServer::Up(_)));
+    assert!(matches!(received(&mut inbox).await, FromServer::Notification(n) if &*n.method == "notifications/s1"));
+    assert_eq!(run(&up, tool("t")).await.unwrap(), "{}");
+    assert!(matches!(received(&mut inbox).await, FromServer::Notification(n) if &*n.method == "notifications/s2"));
+    let gets = server.verbs("GET");
+    assert_eq!((gets.len(), gets[1].header("last-event-id")), (2, None));
+}
+
+#[tokio::test]
+async fn closing_in_the_middle_of_initialize_leaves_no_session_behind() {
+    let server = Server::start(|x| {
+        Box::pin(async move {
+            if x.seen.method() == "initialize" {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            usual(x, "s").await;
+        })
+    })
+    .await;
+    let (up, _inbox) = open(streamable(&server));
+    server.until(|s| !s.with("initialize").is_empty()).await;
+    up.close(LONG).await;
+    assert_eq!(server.verbs("DELETE")[0].header("mcp-session-id"), Some("s"));
+}
+
+#[tokio::test]
 async fn a_backend_without_a_get_stream_is_asked_once_and_one_that_keeps_closing_is_not_stormed() {
     let closing = Server::start(|x| {
         Box::pin(async move {
