@@ -37,17 +37,9 @@ pub struct Endpoint {
 impl Endpoint {
     /// `url` is `http://IP:PORT/path`.
     pub fn new(url: &str) -> Self {
-        let rest = url
-            .strip_prefix("http://")
-            .unwrap_or_else(|| panic!("{url} is not an http URL"));
+        let rest = url.strip_prefix("http://").unwrap_or_else(|| panic!("{url} is not an http URL"));
         let (addr, path) = rest.split_once('/').unwrap_or((rest, ""));
-        Self {
-            addr: addr
-                .parse()
-                .unwrap_or_else(|_| panic!("{url} has no IP:PORT")),
-            path: format!("/{path}"),
-            headers: vec![],
-        }
+        Self { addr: addr.parse().unwrap_or_else(|_| panic!("{url} has no IP:PORT")), path: format!("/{path}"), headers: vec![] }
     }
 
     #[must_use]
@@ -62,63 +54,33 @@ impl Endpoint {
     }
 
     /// One request with exactly these headers, besides `host`, the length and the endpoint's own.
-    pub async fn send(
-        &self,
-        method: &str,
-        headers: &[(&str, &str)],
-        body: impl Into<Bytes>,
-    ) -> Reply {
+    pub async fn send(&self, method: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
         let mut request = http::Request::builder().method(method).uri(&self.path);
-        if !headers
-            .iter()
-            .any(|(name, _)| name.eq_ignore_ascii_case("host"))
-        {
+        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             request = request.header("host", self.addr.to_string());
         }
-        let own = self
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         for (name, value) in own.chain(headers.iter().copied()) {
             request = request.header(name, value);
         }
-        let request = request
-            .body(Full::new(body.into()))
-            .expect("the test's headers are valid");
+        let request = request.body(Full::new(body.into())).expect("the test's headers are valid");
         within("the head of an answer", async {
-            let socket = TcpStream::connect(self.addr)
-                .await
-                .unwrap_or_else(|error| panic!("{}: {error}", self.addr));
-            socket
-                .set_nodelay(true)
-                .expect("a socket takes TCP_NODELAY");
-            let (mut sender, connection) =
-                hyper::client::conn::http1::handshake(TokioIo::new(socket))
-                    .await
-                    .expect("a handshake over TCP");
+            let socket = TcpStream::connect(self.addr).await.unwrap_or_else(|error| panic!("{}: {error}", self.addr));
+            socket.set_nodelay(true).expect("a socket takes TCP_NODELAY");
+            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.expect("a handshake over TCP");
             let connection = tokio::spawn(async move {
                 let _ = connection.await;
             });
-            let response = sender
-                .send_request(request)
-                .await
-                .unwrap_or_else(|error| panic!("{method} {}: {error}", self.path));
+            let response = sender.send_request(request).await.unwrap_or_else(|error| panic!("{method} {}: {error}", self.path));
             let (head, body) = response.into_parts();
-            Reply {
-                status: head.status.as_u16(),
-                headers: head.headers,
-                body,
-                connection,
-                _sender: Box::new(sender),
-            }
+            Reply { status: head.status.as_u16(), headers: head.headers, body, connection, _sender: Box::new(sender) }
         })
         .await
     }
 
     /// A POST as a well-behaved client sends it, with `extra` headers.
     pub async fn post(&self, extra: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
-        self.send("POST", &[&[JSON, ACCEPT], extra].concat(), body)
-            .await
+        self.send("POST", &[&[JSON, ACCEPT], extra].concat(), body).await
     }
 
     pub async fn initialize(&self) -> Session {
@@ -130,31 +92,14 @@ impl Endpoint {
     /// # Panics
     /// Unless the answer is a result with a session id.
     pub async fn initialize_as(&self, version: &str, capabilities: Value) -> Session {
-        let reply = self
-            .post(&[], initialize_body(version, &capabilities))
-            .await;
+        let reply = self.post(&[], initialize_body(version, &capabilities)).await;
         let reply = reply.must_be(200).await;
-        let id = reply
-            .header("mcp-session-id")
-            .expect("initialize gives a session id")
-            .to_owned();
+        let id = reply.header("mcp-session-id").expect("initialize gives a session id").to_owned();
         let answer = reply.answer().await;
         let init = answer.result();
-        let version = init["protocolVersion"]
-            .as_str()
-            .expect("a version was negotiated")
-            .to_owned();
-        let session = Session {
-            at: self.clone(),
-            id,
-            version,
-            init,
-            next: std::sync::atomic::AtomicU64::new(1),
-        };
-        assert_eq!(
-            session.tell("notifications/initialized", json!({})).await,
-            202
-        );
+        let version = init["protocolVersion"].as_str().expect("a version was negotiated").to_owned();
+        let session = Session { at: self.clone(), id, version, init, next: std::sync::atomic::AtomicU64::new(1) };
+        assert_eq!(session.tell("notifications/initialized", json!({})).await, 202);
         session
     }
 }
@@ -185,9 +130,7 @@ impl Drop for Reply {
 
 impl Reply {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers
-            .get(name)
-            .map(|value| value.to_str().expect("the header is ASCII"))
+        self.headers.get(name).map(|value| value.to_str().expect("the header is ASCII"))
     }
 
     /// # Panics
@@ -195,17 +138,13 @@ impl Reply {
     pub async fn must_be(self, status: u16) -> Self {
         if self.status != status {
             let (found, body) = (self.status, self.bytes().await);
-            panic!(
-                "status {found} instead of {status}: {}",
-                String::from_utf8_lossy(&body)
-            );
+            panic!("status {found} instead of {status}: {}", String::from_utf8_lossy(&body));
         }
         self
     }
 
     pub fn is_stream(&self) -> bool {
-        self.header("content-type")
-            .is_some_and(|value| value.starts_with("text/event-stream"))
+        self.header("content-type").is_some_and(|value| value.starts_with("text/event-stream"))
     }
 
     pub async fn bytes(mut self) -> Bytes {
@@ -231,17 +170,8 @@ impl Reply {
     }
 
     pub fn events(self) -> Events {
-        assert!(
-            self.is_stream(),
-            "status {}, type {:?}: not an event stream",
-            self.status,
-            self.header("content-type")
-        );
-        Events {
-            reply: self,
-            parser: Parser::default(),
-            queue: VecDeque::new(),
-        }
+        assert!(self.is_stream(), "status {}, type {:?}: not an event stream", self.status, self.header("content-type"));
+        Events { reply: self, parser: Parser::default(), queue: VecDeque::new() }
     }
 
     /// Reads up to the answer of the request: the only message of a JSON body, or the first response on the stream.
@@ -249,27 +179,14 @@ impl Reply {
         let status = self.status;
         if !self.is_stream() {
             let raw = self.text().await;
-            return Answer {
-                status,
-                raw,
-                before: vec![],
-                streamed: false,
-            };
+            return Answer { status, raw, before: vec![], streamed: false };
         }
         let (mut events, mut before) = (self.events(), Vec::new());
         loop {
-            let event = events
-                .next()
-                .await
-                .unwrap_or_else(|| panic!("the stream ended without an answer, after {before:?}"));
+            let event = events.next().await.unwrap_or_else(|| panic!("the stream ended without an answer, after {before:?}"));
             let message = event.data.as_deref().and_then(raw::Message::parse);
             if message.is_some_and(|message| message.method.is_none()) {
-                return Answer {
-                    status,
-                    raw: event.text().to_owned(),
-                    before,
-                    streamed: true,
-                };
+                return Answer { status, raw: event.text().to_owned(), before, streamed: true };
             }
             before.push(event);
         }
@@ -289,29 +206,19 @@ pub struct Answer {
 
 impl Answer {
     pub fn message(&self) -> raw::Message<'_> {
-        raw::Message::parse(self.raw.as_bytes())
-            .unwrap_or_else(|| panic!("status {}: {:?} is no message", self.status, self.raw))
+        raw::Message::parse(self.raw.as_bytes()).unwrap_or_else(|| panic!("status {}: {:?} is no message", self.status, self.raw))
     }
 
     pub fn result_raw(&self) -> &str {
-        self.message()
-            .result
-            .unwrap_or_else(|| panic!("no result in {}", self.raw))
-            .get()
+        self.message().result.unwrap_or_else(|| panic!("no result in {}", self.raw)).get()
     }
 
     pub fn error_raw(&self) -> &str {
-        self.message()
-            .error
-            .unwrap_or_else(|| panic!("no error in {}", self.raw))
-            .get()
+        self.message().error.unwrap_or_else(|| panic!("no error in {}", self.raw)).get()
     }
 
     pub fn id_raw(&self) -> &str {
-        self.message()
-            .id
-            .unwrap_or_else(|| panic!("no id in {}", self.raw))
-            .get()
+        self.message().id.unwrap_or_else(|| panic!("no id in {}", self.raw)).get()
     }
 
     pub fn result(&self) -> Value {
@@ -324,11 +231,7 @@ impl Answer {
 
     /// The JSON-RPC messages that came before the answer.
     pub fn messages(&self) -> Vec<Value> {
-        self.before
-            .iter()
-            .filter(|event| event.is_message())
-            .map(Event::json)
-            .collect()
+        self.before.iter().filter(|event| event.is_message()).map(Event::json).collect()
     }
 }
 
@@ -358,10 +261,7 @@ impl Events {
     /// Reads until a message has this method, dropping others.
     pub async fn method(&mut self, method: &str) -> Value {
         loop {
-            let event = self
-                .message()
-                .await
-                .unwrap_or_else(|| panic!("the stream ended before {method}"));
+            let event = self.message().await.unwrap_or_else(|| panic!("the stream ended before {method}"));
             let message = event.json();
             if message["method"] == method {
                 return message;
@@ -396,10 +296,7 @@ impl Events {
 
     /// Waits for the end of the stream for at most `limit`.
     pub async fn ended(&mut self, limit: Duration) {
-        within_time(limit, "the end of a stream", async {
-            while self.pull().await.is_some() {}
-        })
-        .await;
+        within_time(limit, "the end of a stream", async { while self.pull().await.is_some() {} }).await;
     }
 
     async fn pull(&mut self) -> Option<Event> {
@@ -407,14 +304,7 @@ impl Events {
             if let Some(event) = self.queue.pop_front() {
                 return Some(event);
             }
-            let data = self
-                .reply
-                .body
-                .frame()
-                .await?
-                .ok()?
-                .into_data()
-                .unwrap_or_default();
+            let data = self.reply.body.frame().await?.ok()?.into_data().unwrap_or_default();
             self.parser.feed(&data, &mut self.queue);
         }
     }
@@ -438,30 +328,21 @@ impl Session {
     }
 
     pub fn headers(&self) -> [(&str, &str); 2] {
-        [
-            ("mcp-session-id", &self.id),
-            ("mcp-protocol-version", &self.version),
-        ]
+        [("mcp-session-id", &self.id), ("mcp-protocol-version", &self.version)]
     }
 
     fn next_id(&self) -> String {
-        self.next
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed)
-            .to_string()
+        self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed).to_string()
     }
 
     /// A request with the next free id.
     pub async fn ask(&self, method: &str, params: Value) -> Answer {
-        self.ask_raw(&self.next_id(), method, &params.to_string())
-            .await
+        self.ask_raw(&self.next_id(), method, &params.to_string()).await
     }
 
     /// A request whose id and params are sent as they are.
     pub async fn ask_raw(&self, id: &str, method: &str, params: &str) -> Answer {
-        self.post(raw::request(id, method, params))
-            .await
-            .answer()
-            .await
+        self.post(raw::request(id, method, params)).await.answer().await
     }
 
     /// The head only: for streams that are read, or left, by the test.
@@ -482,11 +363,7 @@ impl Session {
     }
 
     pub async fn call(&self, tool: &str, arguments: Value) -> Value {
-        self.result(
-            "tools/call",
-            json!({ "name": tool, "arguments": arguments }),
-        )
-        .await
+        self.result("tools/call", json!({ "name": tool, "arguments": arguments })).await
     }
 
     /// Every page of a list, and how many pages there were.
@@ -494,13 +371,7 @@ impl Session {
         let (mut items, mut params) = (Vec::new(), json!({}));
         for _ in 0..1000 {
             let page = self.result(method, params).await;
-            items.extend(
-                page[field]
-                    .as_array()
-                    .unwrap_or_else(|| panic!("no {field} in {page}"))
-                    .iter()
-                    .cloned(),
-            );
+            items.extend(page[field].as_array().unwrap_or_else(|| panic!("no {field} in {page}")).iter().cloned());
             match page.get("nextCursor") {
                 None | Some(Value::Null) => return items,
                 Some(cursor) => params = json!({ "cursor": cursor }),
@@ -513,33 +384,23 @@ impl Session {
     pub async fn names(&self, method: &str, field: &str) -> Vec<String> {
         let items = self.list(method, field).await;
         let key = if field == "resources" { "uri" } else { "name" };
-        let mut names: Vec<_> = items
-            .iter()
-            .map(|item| item[key].as_str().expect("items have names").to_owned())
-            .collect();
+        let mut names: Vec<_> = items.iter().map(|item| item[key].as_str().expect("items have names").to_owned()).collect();
         names.sort();
         names
     }
 
     /// A notification; gives the status.
     pub async fn tell(&self, method: &str, params: Value) -> u16 {
-        let reply = self
-            .post(raw::notification(method, &params.to_string()))
-            .await;
+        let reply = self.post(raw::notification(method, &params.to_string())).await;
         let status = reply.status;
         let body = reply.bytes().await;
-        assert!(
-            status != 202 || body.is_empty(),
-            "202 with a body: {body:?}"
-        );
+        assert!(status != 202 || body.is_empty(), "202 with a body: {body:?}");
         status
     }
 
     /// The answer to a request of the server.
     pub async fn reply(&self, id: &Value, result: Value) -> u16 {
-        self.post(raw::result(&id.to_string(), &result.to_string()))
-            .await
-            .status
+        self.post(raw::result(&id.to_string(), &result.to_string())).await.status
     }
 
     /// Opens the session's own stream.
@@ -553,18 +414,7 @@ impl Session {
     }
 
     pub async fn get(&self, extra: &[(&str, &str)]) -> Reply {
-        self.at
-            .send(
-                "GET",
-                &[
-                    &[("accept", "text/event-stream")],
-                    &self.headers()[..],
-                    extra,
-                ]
-                .concat(),
-                "",
-            )
-            .await
+        self.at.send("GET", &[&[("accept", "text/event-stream")], &self.headers()[..], extra].concat(), "").await
     }
 
     pub async fn delete(&self) -> u16 {

@@ -21,53 +21,30 @@ pub struct Verdict {
 pub async fn run(url: &str, revision: &str) -> Verdicts {
     let folder = Folder::new("conformance");
     let mut command = Command::new(real::node22());
-    command.arg(real::module(
-        "@modelcontextprotocol/conformance/dist/index.js",
-    ));
-    command
-        .args(["server", "--url", url, "--requirements", revision, "-o"])
-        .arg(folder.path());
+    command.arg(real::module("@modelcontextprotocol/conformance/dist/index.js"));
+    command.args(["server", "--url", url, "--requirements", revision, "-o"]).arg(folder.path());
     command.kill_on_drop(true);
     let limit = std::time::Duration::from_secs(240);
-    let output = within_time(limit, "the conformance suite", command.output())
-        .await
-        .expect("node runs");
+    let output = within_time(limit, "the conformance suite", command.output()).await.expect("node runs");
     let verdicts = read(folder.path());
     let text = String::from_utf8_lossy(&output.stdout);
     let end = text.lines().rev().find(|line| line.starts_with("Total:"));
-    println!(
-        "conformance {revision} against {url}: {} checks; {}",
-        verdicts.len(),
-        end.unwrap_or("no total")
-    );
-    assert!(
-        !verdicts.is_empty(),
-        "the suite wrote nothing: {text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    println!("conformance {revision} against {url}: {} checks; {}", verdicts.len(), end.unwrap_or("no total"));
+    assert!(!verdicts.is_empty(), "the suite wrote nothing: {text}{}", String::from_utf8_lossy(&output.stderr));
     verdicts
 }
 
 fn read(folder: &Path) -> Verdicts {
     let mut verdicts = Verdicts::new();
-    for entry in std::fs::read_dir(folder)
-        .expect("the output folder can be read")
-        .flatten()
-    {
+    for entry in std::fs::read_dir(folder).expect("the output folder can be read").flatten() {
         let Ok(text) = std::fs::read_to_string(entry.path().join("checks.json")) else {
             continue;
         };
         let checks: Vec<Value> = serde_json::from_str(&text).expect("checks.json is JSON");
-        let name = entry
-            .file_name()
-            .into_string()
-            .expect("the suite writes ASCII names");
+        let name = entry.file_name().into_string().expect("the suite writes ASCII names");
         // `server-SCENARIO-2026-11-29T19-12-18-392Z`
         let scenario = name.trim_start_matches("server-");
-        let scenario = scenario
-            .get(..scenario.len().saturating_sub(25))
-            .unwrap_or(scenario)
-            .to_owned();
+        let scenario = scenario.get(..scenario.len().saturating_sub(25)).unwrap_or(scenario).to_owned();
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for check in checks {
             let id = check["id"].as_str().unwrap_or_default().to_owned();
@@ -78,10 +55,7 @@ fn read(folder: &Path) -> Verdicts {
             let count = counts.entry(id.clone()).or_default();
             *count += 1;
             let text = |field: &str| check[field].as_str().unwrap_or_default().to_owned();
-            let verdict = Verdict {
-                status: text("status"),
-                error: text("errorMessage"),
-            };
+            let verdict = Verdict { status: text("status"), error: text("errorMessage") };
             verdicts.insert((scenario.clone(), id, *count), verdict);
         }
     }
@@ -90,10 +64,7 @@ fn read(folder: &Path) -> Verdicts {
 
 /// How many checks have this status.
 pub fn count(verdicts: &Verdicts, status: &str) -> usize {
-    verdicts
-        .values()
-        .filter(|verdict| verdict.status == status)
-        .count()
+    verdicts.values().filter(|verdict| verdict.status == status).count()
 }
 
 /// The checks that are worse in `through` than in `direct`, a line each.
@@ -103,21 +74,14 @@ pub fn worse(direct: &Verdicts, through: &Verdicts) -> Vec<String> {
     for (check, was) in direct {
         let now = through.get(check);
         match now {
-            None if was.status == "SUCCESS" => {
-                lines.push(format!("{check:?} passed directly and is missing"))
-            }
-            Some(now) if bad(now) && !bad(was) => {
-                lines.push(format!("{check:?} {}: {}", now.status, now.error))
-            }
+            None if was.status == "SUCCESS" => lines.push(format!("{check:?} passed directly and is missing")),
+            Some(now) if bad(now) && !bad(was) => lines.push(format!("{check:?} {}: {}", now.status, now.error)),
             _ => {}
         }
     }
     for (check, now) in through {
         if bad(now) && !direct.contains_key(check) {
-            lines.push(format!(
-                "{check:?} only through the gateway, {}: {}",
-                now.status, now.error
-            ));
+            lines.push(format!("{check:?} only through the gateway, {}: {}", now.status, now.error));
         }
     }
     lines

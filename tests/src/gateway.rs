@@ -47,54 +47,22 @@ impl Gateway {
         for attempt in 0.. {
             let (listen, admin) = (free_port(), free_port());
             let folder = Folder::new("gateway");
-            let config = folder.write(
-                "lockgate.yaml",
-                &format!("listen: {listen}\nadmin: {admin}\n{yaml}"),
-            );
-            let log =
-                std::fs::File::create(folder.path().join("log")).expect("the log can be created");
+            let config = folder.write("lockgate.yaml", &format!("listen: {listen}\nadmin: {admin}\n{yaml}"));
+            let log = std::fs::File::create(folder.path().join("log")).expect("the log can be created");
             let mut command = Command::new(gateway_binary());
-            command
-                .arg("serve")
-                .arg("--config")
-                .arg(&config)
-                .args(arguments)
-                .kill_on_drop(true);
-            command
-                .envs(env.iter().copied())
-                .current_dir(folder.path())
-                .stdin(Stdio::null());
-            command
-                .stdout(log.try_clone().expect("a file handle can be cloned"))
-                .stderr(log);
-            if std::env::var_os("RUST_LOG").is_none() {
-                command.env("RUST_LOG", "info");
-            }
-            let child = command
-                .spawn()
-                .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-            let pid = child
-                .id()
-                .expect("a process that was just started has an id");
-            let mut gateway = Self {
-                listen,
-                admin,
-                pid,
-                folder,
-                child,
-                stopped: false,
-            };
+            command.arg("serve").arg("--config").arg(&config).args(arguments).kill_on_drop(true);
+            command.envs(env.iter().copied()).current_dir(folder.path()).stdin(Stdio::null());
+            command.stdout(log.try_clone().expect("a file handle can be cloned")).stderr(log);
+            let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+            let pid = child.id().expect("a process that was just started has an id");
+            let mut gateway = Self { listen, admin, pid, folder, child, stopped: false };
             match gateway.ready().await {
                 Ok(()) => return gateway,
                 // Another test took the port between our look and the gateway's bind.
-                Err(log) if attempt < 5 && log.to_lowercase().contains("in use") => {
-                    gateway.stopped = true
-                }
+                Err(log) if attempt < 5 && log.to_lowercase().contains("in use") => gateway.stopped = true,
                 Err(log) => {
                     gateway.stopped = true;
-                    panic!(
-                        "the gateway did not become ready.\n--- configuration\n{yaml}\n--- log\n{log}"
-                    );
+                    panic!("the gateway did not become ready.\n--- configuration\n{yaml}\n--- log\n{log}");
                 }
             }
         }
@@ -105,18 +73,10 @@ impl Gateway {
         let admin = Endpoint::new(&format!("http://{}/readyz", self.admin));
         let deadline = tokio::time::Instant::now() + START;
         loop {
-            if self
-                .child
-                .try_wait()
-                .expect("a child can be waited for")
-                .is_some()
-                || tokio::time::Instant::now() > deadline
-            {
+            if self.child.try_wait().expect("a child can be waited for").is_some() || tokio::time::Instant::now() > deadline {
                 return Err(self.log());
             }
-            if tokio::net::TcpStream::connect(self.admin).await.is_ok()
-                && admin.send("GET", &[], "").await.status == 200
-            {
+            if tokio::net::TcpStream::connect(self.admin).await.is_ok() && admin.send("GET", &[], "").await.status == 200 {
                 return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -146,9 +106,7 @@ impl Gateway {
     }
 
     pub async fn admin(&self, path: &str) -> (u16, String) {
-        let reply = Endpoint::new(&format!("http://{}{path}", self.admin))
-            .send("GET", &[], "")
-            .await;
+        let reply = Endpoint::new(&format!("http://{}{path}", self.admin)).send("GET", &[], "").await;
         (reply.status, reply.text().await)
     }
 
@@ -159,9 +117,7 @@ impl Gateway {
             let rest = line.strip_prefix(name);
             rest.is_some_and(|rest| rest.starts_with('{') || rest.starts_with(' '))
         });
-        samples
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum()
+        samples.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
     /// Asks it to stop, as a service manager does.
@@ -170,12 +126,7 @@ impl Gateway {
     }
 
     pub async fn wait(&mut self) -> ExitStatus {
-        let status = within_time(
-            Duration::from_secs(40),
-            "the end of the gateway",
-            self.child.wait(),
-        )
-        .await;
+        let status = within_time(Duration::from_secs(40), "the end of the gateway", self.child.wait()).await;
         self.stopped = true;
         status.expect("a child can be waited for")
     }
@@ -216,19 +167,10 @@ impl Drop for Gateway {
 /// Runs the gateway to its end, for `check`, `schema` and configurations that must be refused. Gives exit code and output.
 pub async fn run(arguments: &[&str], folder: &Folder) -> (Option<i32>, String) {
     let mut command = Command::new(gateway_binary());
-    command
-        .args(arguments)
-        .current_dir(folder.path())
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
-    let output = within("the gateway's command", command.output())
-        .await
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    command.args(arguments).current_dir(folder.path()).stdin(Stdio::null()).kill_on_drop(true);
+    let output = within("the gateway's command", command.output()).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = [output.stdout, output.stderr].concat();
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&text).into_owned(),
-    )
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
 fn gateway_binary() -> PathBuf {
@@ -243,10 +185,7 @@ pub fn free_port() -> SocketAddr {
 
 /// `backends:` with one HTTP backend for each pair of name and URL.
 pub fn http_backends(backends: &[(&str, &str)]) -> String {
-    let lines: String = backends
-        .iter()
-        .map(|(name, url)| format!("  {name}: {{ url: \"{url}\" }}\n"))
-        .collect();
+    let lines: String = backends.iter().map(|(name, url)| format!("  {name}: {{ url: \"{url}\" }}\n")).collect();
     format!("backends:\n{lines}")
 }
 

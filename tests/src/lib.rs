@@ -43,11 +43,7 @@ pub fn within<F: Future>(what: &str, step: F) -> impl Future<Output = F::Output>
 
 /// Like [`within`], with a limit of its own.
 #[track_caller]
-pub fn within_time<F: Future>(
-    limit: Duration,
-    what: &str,
-    step: F,
-) -> impl Future<Output = F::Output> {
+pub fn within_time<F: Future>(limit: Duration, what: &str, step: F) -> impl Future<Output = F::Output> {
     let (what, caller) = (what.to_owned(), std::panic::Location::caller());
     async move {
         match tokio::time::timeout(limit, step).await {

@@ -21,12 +21,8 @@ impl Folder {
     pub fn new(name: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!(
-            "lockgate-test-{name}-{}-{count}",
-            std::process::id()
-        ));
-        std::fs::create_dir_all(&path)
-            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let path = std::env::temp_dir().join(format!("lockgate-test-{name}-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         Self(path)
     }
 
@@ -59,43 +55,26 @@ pub struct Server {
 impl Server {
     /// Starts `command` and waits for the line with its URL.
     pub async fn start(mut command: Command) -> Self {
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true);
-        let mut child = command
-            .spawn()
-            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let pid = child
-            .id()
-            .expect("a process that was just started has an id");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let pid = child.id().expect("a process that was just started has an id");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
         let url = loop {
-            let line = within("the address of a server", lines.next_line())
-                .await
-                .expect("its output can be read");
-            let line =
-                line.unwrap_or_else(|| panic!("{command:?} ended before it printed its address"));
+            let line = within("the address of a server", lines.next_line()).await.expect("its output can be read");
+            let line = line.unwrap_or_else(|| panic!("{command:?} ended before it printed its address"));
             if line.starts_with("http://") {
                 break line;
             }
         };
         // Whatever it prints later is read and dropped, so that it never blocks on a full pipe.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-        Self {
-            url,
-            pid,
-            stdin: child.stdin.take(),
-            child,
-        }
+        Self { url, pid, stdin: child.stdin.take(), child }
     }
 
     /// Ends it by closing its standard input and waits for it.
     pub async fn stop(mut self) {
         drop(self.stdin.take());
-        within("the end of a server", self.child.wait())
-            .await
-            .expect("it can be waited for");
+        within("the end of a server", self.child.wait()).await.expect("it can be waited for");
     }
 }
 
@@ -121,10 +100,8 @@ pub(crate) fn reap(child: &mut Child) {
 
 /// Sends `signal` to the process `pid`, as a terminal or a service manager would.
 pub fn signal(pid: u32, signal: rustix::process::Signal) {
-    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).expect("pids fit"))
-        .expect("pids are not zero");
-    rustix::process::kill_process(pid, signal)
-        .unwrap_or_else(|error| panic!("signal to {pid:?}: {error}"));
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).expect("pids fit")).expect("pids are not zero");
+    rustix::process::kill_process(pid, signal).unwrap_or_else(|error| panic!("signal to {pid:?}: {error}"));
 }
 
 /// The binary `name` beside the test executable, where `cargo build --workspace --bins` puts it.
@@ -135,11 +112,7 @@ pub fn binary(name: &str) -> PathBuf {
         folder.pop();
     }
     let path = folder.join(name);
-    assert!(
-        path.exists(),
-        "{} is not there: run `cargo build --workspace --bins` first",
-        path.display()
-    );
+    assert!(path.exists(), "{} is not there: run `cargo build --workspace --bins` first", path.display());
     path
 }
 
@@ -151,11 +124,7 @@ pub fn alive(pid: u32) -> bool {
 /// Resident memory of `pid` in bytes.
 pub fn resident(pid: u32) -> u64 {
     let field = status_field(pid, "VmRSS:").unwrap_or_else(|| panic!("process {pid} is gone"));
-    let kib: u64 = field
-        .trim_end_matches("kB")
-        .trim()
-        .parse()
-        .expect("VmRSS is a number of kB");
+    let kib: u64 = field.trim_end_matches("kB").trim().parse().expect("VmRSS is a number of kB");
     kib * 1024
 }
 
@@ -163,26 +132,15 @@ pub fn resident(pid: u32) -> u64 {
 pub fn children(pid: u32) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").expect("/proc can be read");
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|&child| {
-        status_field(child, "PPid:").is_some_and(|parent| parent == pid.to_string())
-    })
-    .collect()
+    pids.filter(|&child| status_field(child, "PPid:").is_some_and(|parent| parent == pid.to_string())).collect()
 }
 
 /// How many file descriptors `pid` has open.
 pub fn descriptors(pid: u32) -> usize {
-    std::fs::read_dir(format!("/proc/{pid}/fd"))
-        .map(Iterator::count)
-        .unwrap_or(0)
+    std::fs::read_dir(format!("/proc/{pid}/fd")).map(Iterator::count).unwrap_or(0)
 }
 
 fn status_field(pid: u32, name: &str) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    Some(
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix(name))?
-            .trim()
-            .to_owned(),
-    )
+    Some(status.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned())
 }

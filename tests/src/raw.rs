@@ -53,9 +53,7 @@ pub fn text(text: &str) -> String {
 
 /// The text of the first content block of a tool result.
 pub fn first_text(result: &serde_json::Value) -> &str {
-    result["content"][0]["text"]
-        .as_str()
-        .unwrap_or_else(|| panic!("no text in {result}"))
+    result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {result}"))
 }
 
 #[cfg(test)]
@@ -67,13 +65,7 @@ mod tests {
         let sent = r#"{"jsonrpc":"2.0","id":1.0,"method":"m","params":{ "b":1e3,"a":123456789012345678901234567890,"b":"\ud800" }}"#;
         let message = Message::parse(sent.as_bytes()).unwrap();
         assert_eq!(message.id.unwrap().get(), "1.0");
-        assert_eq!(
-            message.params.unwrap().get(),
-            r#"{ "b":1e3,"a":123456789012345678901234567890,"b":"\ud800" }"#
-        );
-        assert_eq!(
-            member(message.params.unwrap().get(), "a"),
-            Some("123456789012345678901234567890")
-        );
+        assert_eq!(message.params.unwrap().get(), r#"{ "b":1e3,"a":123456789012345678901234567890,"b":"\ud800" }"#);
+        assert_eq!(member(message.params.unwrap().get(), "a"), Some("123456789012345678901234567890"));
     }
 }

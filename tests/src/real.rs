@@ -15,11 +15,7 @@ pub fn folder() -> PathBuf {
         folder.pop();
     }
     let folder = folder.join("real");
-    assert!(
-        folder.join("ready").exists(),
-        "{} is not set up: run tests/real/setup (`make test` does)",
-        folder.display()
-    );
+    assert!(folder.join("ready").exists(), "{} is not set up: run tests/real/setup (`make test` does)", folder.display());
     folder
 }
 
@@ -47,9 +43,7 @@ pub fn script(name: &str) -> PathBuf {
 /// from a link beside `node_modules`.
 pub fn node(script_name: &str) -> Command {
     let mut command = Command::new(node22());
-    command
-        .args(["--preserve-symlinks-main", "--preserve-symlinks"])
-        .arg(script(script_name));
+    command.args(["--preserve-symlinks-main", "--preserve-symlinks"]).arg(script(script_name));
     command.current_dir(folder());
     command
 }
@@ -61,18 +55,9 @@ pub fn node(script_name: &str) -> Command {
 pub async fn run(mut command: Command) -> String {
     command.stdin(Stdio::null()).kill_on_drop(true);
     let limit = std::time::Duration::from_secs(90);
-    let output = within_time(limit, "a client", command.output())
-        .await
-        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let (out, err) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(
-        output.status.success(),
-        "{command:?} ended with {}\n--- stdout\n{out}\n--- stderr\n{err}",
-        output.status
-    );
+    let output = within_time(limit, "a client", command.output()).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?} ended with {}\n--- stdout\n{out}\n--- stderr\n{err}", output.status);
     out.into_owned()
 }
 

@@ -25,8 +25,7 @@ impl Event {
     }
 
     pub fn json(&self) -> serde_json::Value {
-        serde_json::from_str(self.text())
-            .unwrap_or_else(|error| panic!("event data {:?}: {error}", self.text()))
+        serde_json::from_str(self.text()).unwrap_or_else(|error| panic!("event data {:?}: {error}", self.text()))
     }
 }
 
@@ -62,18 +61,12 @@ impl Parser {
             }
             return;
         }
-        let colon = line
-            .iter()
-            .position(|&byte| byte == b':')
-            .unwrap_or(line.len());
+        let colon = line.iter().position(|&byte| byte == b':').unwrap_or(line.len());
         let value = line.get(colon + 1..).unwrap_or_default();
         let value = value.strip_prefix(b" ").unwrap_or(value);
         let text = || String::from_utf8_lossy(value).into_owned();
         match &line[..colon] {
-            b"" => out.extend([Event {
-                comment: Some(text()),
-                ..Event::default()
-            }]),
+            b"" => out.extend([Event { comment: Some(text()), ..Event::default() }]),
             b"data" => {
                 self.touched = true;
                 match &mut self.event.data {
@@ -115,22 +108,14 @@ mod tests {
 
     #[test]
     fn events_survive_any_cut_between_chunks() {
-        let whole =
-            "id: 1\ndata: {\"a\":\ndata: 1}\n\n: ping\r\nretry: 50\r\nid: 2\r\ndata:\r\n\r\n";
+        let whole = "id: 1\ndata: {\"a\":\ndata: 1}\n\n: ping\r\nretry: 50\r\nid: 2\r\ndata:\r\n\r\n";
         let expected = parse(&[whole]);
         assert_eq!(expected.len(), 3);
         assert_eq!(expected[0].text(), "{\"a\":\n1}");
         assert_eq!(expected[1].comment.as_deref(), Some("ping"));
-        assert_eq!(
-            (expected[2].retry, expected[2].is_message()),
-            (Some(50), false)
-        );
+        assert_eq!((expected[2].retry, expected[2].is_message()), (Some(50), false));
         for cut in 1..whole.len() {
-            assert_eq!(
-                parse(&[&whole[..cut], &whole[cut..]]),
-                expected,
-                "cut at {cut}"
-            );
+            assert_eq!(parse(&[&whole[..cut], &whole[cut..]]), expected, "cut at {cut}");
         }
     }
 }

@@ -8,10 +8,7 @@ use crate::process;
 pub fn command(log: &Path, flags: &[&str]) -> Vec<String> {
     let program = process::binary("stdio-backend").display().to_string();
     let log = log.display().to_string();
-    [program, "--log".to_owned(), log]
-        .into_iter()
-        .chain(flags.iter().map(|&flag| flag.to_owned()))
-        .collect()
+    [program, "--log".to_owned(), log].into_iter().chain(flags.iter().map(|&flag| flag.to_owned())).collect()
 }
 
 /// One line of that log.
@@ -31,20 +28,12 @@ pub fn read(log: &Path) -> Vec<Line> {
         .filter_map(|line| {
             let mut parts = line.splitn(3, ' ');
             let (pid, what) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
-            Some(Line {
-                pid,
-                what,
-                text: parts.next().unwrap_or_default().to_owned(),
-            })
+            Some(Line { pid, what, text: parts.next().unwrap_or_default().to_owned() })
         })
         .collect()
 }
 
 /// The process ids of all backends that were started, oldest first.
 pub fn started(log: &Path) -> Vec<u32> {
-    read(log)
-        .iter()
-        .filter(|line| line.what == "start")
-        .map(|line| line.pid)
-        .collect()
+    read(log).iter().filter(|line| line.what == "start").map(|line| line.pid).collect()
 }

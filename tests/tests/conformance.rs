@@ -15,21 +15,10 @@ async fn nothing_fails_through_the_gateway_that_passes_directly() {
     let gateway = Gateway::start(&http_backends(&[("fixture", &fixture.url)])).await;
     let direct = run(&fixture.url, "2025-11-25").await;
     let through = run(&gateway.url(), "2025-11-25").await;
-    assert!(
-        count(&direct, "SUCCESS") >= PASS,
-        "the fixture itself does not pass: {direct:#?}"
-    );
+    assert!(count(&direct, "SUCCESS") >= PASS, "the fixture itself does not pass: {direct:#?}");
     let worse = worse(&direct, &through);
-    assert!(
-        worse.is_empty(),
-        "worse through the gateway:\n{}",
-        worse.join("\n")
-    );
-    assert!(
-        count(&through, "SUCCESS") >= PASS,
-        "{} checks passed through the gateway",
-        count(&through, "SUCCESS")
-    );
+    assert!(worse.is_empty(), "worse through the gateway:\n{}", worse.join("\n"));
+    assert!(count(&through, "SUCCESS") >= PASS, "{} checks passed through the gateway", count(&through, "SUCCESS"));
     gateway.stop().await;
     fixture.stop().await;
 }

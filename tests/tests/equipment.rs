@@ -14,52 +14,25 @@ use serde_json::json;
 async fn the_fixture_passes_the_conformance_suite() {
     let fixture = real::fixture().await;
     let verdicts = conformance::run(&fixture.url, "2025-11-25").await;
-    let failed: Vec<_> = verdicts
-        .iter()
-        .filter(|(_, verdict)| verdict.status == "FAILURE")
-        .collect();
+    let failed: Vec<_> = verdicts.iter().filter(|(_, verdict)| verdict.status == "FAILURE").collect();
     assert!(failed.is_empty(), "{failed:#?}");
-    assert!(
-        conformance::count(&verdicts, "SUCCESS") >= 84,
-        "{verdicts:#?}"
-    );
+    assert!(conformance::count(&verdicts, "SUCCESS") >= 84, "{verdicts:#?}");
     fixture.stop().await;
 }
 
 #[tokio::test]
 async fn the_raw_client_holds_a_conversation_with_the_fixture() {
     let fixture: Server = real::fixture().await;
-    let session = Endpoint::new(&fixture.url)
-        .initialize_as("2025-11-25", json!({ "elicitation": {} }))
-        .await;
-    assert_eq!(
-        first_text(&session.call("echo", json!({ "message": "hello" })).await),
-        "hello"
-    );
-    let reply = session
-        .start(
-            "\"e\"",
-            "tools/call",
-            r#"{"name":"test_elicitation","arguments":{"message":"?"}}"#,
-        )
-        .await;
+    let session = Endpoint::new(&fixture.url).initialize_as("2025-11-25", json!({ "elicitation": {} })).await;
+    assert_eq!(first_text(&session.call("echo", json!({ "message": "hello" })).await), "hello");
+    let reply = session.start("\"e\"", "tools/call", r#"{"name":"test_elicitation","arguments":{"message":"?"}}"#).await;
     let mut events = reply.events();
     let asked = events.method("elicitation/create").await;
     let content = json!({ "action": "accept", "content": { "username": "ada", "email": "" } });
     assert_eq!(session.reply(&asked["id"], content).await, 202);
-    assert!(
-        events
-            .message()
-            .await
-            .expect("an answer")
-            .text()
-            .contains("ada")
-    );
+    assert!(events.message().await.expect("an answer").text().contains("ada"));
     assert!((200..300).contains(&session.delete().await));
-    assert_eq!(
-        session.post(raw::request("9", "ping", "{}")).await.status,
-        404
-    );
+    assert_eq!(session.post(raw::request("9", "ping", "{}")).await.status, 404);
     fixture.stop().await;
 }
 
@@ -73,60 +46,23 @@ async fn a_scripted_backend_speaks_as_it_is_told() {
                 return call.result(r#"{"content":[],"x":1.0}"#);
             }
             let stream = call.stream();
-            stream
-                .notify("notifications/message", r#"{"level":"info","data":1.0}"#)
-                .await;
+            stream.notify("notifications/message", r#"{"level":"info","data":1.0}"#).await;
             let answer = stream.ask("77", "roots/list", "{}").await;
-            stream
-                .answer(&format!(r#"{{"content":[],"got":{answer}}}"#))
-                .await;
+            stream.answer(&format!(r#"{{"content":[],"got":{answer}}}"#)).await;
         })
         .start()
         .await;
     let session = Endpoint::new(&backend.url()).initialize().await;
-    assert_eq!(
-        session.names("tools/list", "tools").await,
-        ["asks", "plain"]
-    );
-    let answer = session
-        .ask_raw(
-            "1.0",
-            "tools/call",
-            r#"{"name":"plain","arguments":{"b":1.0,"a":2}}"#,
-        )
-        .await;
-    assert_eq!(
-        (answer.id_raw(), answer.result_raw()),
-        ("1.0", r#"{"content":[],"x":1.0}"#)
-    );
-    assert_eq!(
-        backend.saw("tools/call", 1).await[0].arguments_raw(),
-        r#"{"b":1.0,"a":2}"#
-    );
-    let mut events = session
-        .start("2", "tools/call", r#"{"name":"asks"}"#)
-        .await
-        .events();
+    assert_eq!(session.names("tools/list", "tools").await, ["asks", "plain"]);
+    let answer = session.ask_raw("1.0", "tools/call", r#"{"name":"plain","arguments":{"b":1.0,"a":2}}"#).await;
+    assert_eq!((answer.id_raw(), answer.result_raw()), ("1.0", r#"{"content":[],"x":1.0}"#));
+    assert_eq!(backend.saw("tools/call", 1).await[0].arguments_raw(), r#"{"b":1.0,"a":2}"#);
+    let mut events = session.start("2", "tools/call", r#"{"name":"asks"}"#).await.events();
     let asked = events.method("roots/list").await;
-    assert_eq!(
-        session.reply(&asked["id"], json!({ "roots": [] })).await,
-        202
-    );
-    assert!(
-        events
-            .message()
-            .await
-            .expect("an answer")
-            .text()
-            .contains(r#""roots":[]"#)
-    );
+    assert_eq!(session.reply(&asked["id"], json!({ "roots": [] })).await, 202);
+    assert!(events.message().await.expect("an answer").text().contains(r#""roots":[]"#));
     let mut stream = session.stream().await;
-    backend
-        .push(
-            &session.id,
-            &raw::notification("notifications/tools/list_changed", "{}"),
-        )
-        .await;
+    backend.push(&session.id, &raw::notification("notifications/tools/list_changed", "{}")).await;
     stream.method("notifications/tools/list_changed").await;
     session.delete().await;
     backend.has_sessions(0).await;
@@ -135,17 +71,10 @@ async fn a_scripted_backend_speaks_as_it_is_told() {
 
 #[tokio::test]
 async fn a_scripted_backend_knows_when_its_client_leaves() {
-    let backend = Backend::builder("b")
-        .tool("hang")
-        .on("tools/call", |call| call.hang())
-        .start()
-        .await;
+    let backend = Backend::builder("b").tool("hang").on("tools/call", |call| call.hang()).start().await;
     let session = Endpoint::new(&backend.url()).initialize().await;
     let call = tokio::spawn(async move { session.call("hang", json!({})).await });
     backend.saw("tools/call", 1).await;
     call.abort();
-    lockgate_tests::eventually("the backend sees it", || {
-        (backend.abandoned() == 1).then_some(())
-    })
-    .await;
+    lockgate_tests::eventually("the backend sees it", || (backend.abandoned() == 1).then_some(())).await;
 }

@@ -48,10 +48,7 @@ async fn sessions(at: &Endpoint, count: usize, keep: bool) {
 #[tokio::test]
 async fn two_thousand_idle_sessions_cost_little_each() {
     let backend = Backend::with_tools("b", &["t"]).await;
-    let yaml = format!(
-        "{}session: {{ max_total: 10000, max_per_principal: 10000 }}\n",
-        http_backends(&[("one", &backend.url())])
-    );
+    let yaml = format!("{}session: {{ max_total: 10000, max_per_principal: 10000 }}\n", http_backends(&[("one", &backend.url())]));
     let gateway = Gateway::start(&yaml).await;
     // The first ones pay for pools and code pages.
     sessions(&gateway.mcp(), 100, false).await;
@@ -77,15 +74,9 @@ async fn two_thousand_idle_sessions_cost_little_each() {
 
 #[tokio::test]
 async fn sessions_that_are_deleted_leave_nothing_behind() {
-    let count: usize = std::env::var("SOAK_SESSIONS")
-        .ok()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(2000);
+    let count: usize = std::env::var("SOAK_SESSIONS").ok().and_then(|count| count.parse().ok()).unwrap_or(2000);
     let backend = Backend::with_tools("b", &["t"]).await;
-    let yaml = format!(
-        "{}session: {{ max_total: 10000, max_per_principal: 10000 }}\n",
-        http_backends(&[("one", &backend.url())])
-    );
+    let yaml = format!("{}session: {{ max_total: 10000, max_per_principal: 10000 }}\n", http_backends(&[("one", &backend.url())]));
     let gateway = Gateway::start(&yaml).await;
     sessions(&gateway.mcp(), (count / 4).max(200), false).await;
     let (before, open) = (resident(gateway.pid), descriptors(gateway.pid));
@@ -99,14 +90,7 @@ async fn sessions_that_are_deleted_leave_nothing_behind() {
         start.elapsed() / u32::try_from(count).expect("a sensible count")
     );
     backend.has_sessions(0).await;
-    assert!(
-        after < before + SLACK,
-        "grown by {} KiB",
-        (after - before) >> 10
-    );
-    eventually("the descriptors are closed", || {
-        (descriptors(gateway.pid) <= open + 32).then_some(())
-    })
-    .await;
+    assert!(after < before + SLACK, "grown by {} KiB", (after - before) >> 10);
+    eventually("the descriptors are closed", || (descriptors(gateway.pid) <= open + 32).then_some(())).await;
     gateway.stop().await;
 }

@@ -14,9 +14,8 @@ use lockgate_tests::{
 use rmcp::{
     ClientHandler, RoleClient, ServiceExt,
     model::{
-        CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult,
-        ElicitationAction, GetPromptRequestParams, Implementation, ProgressNotificationParam,
-        ReadResourceRequestParams,
+        CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
+        GetPromptRequestParams, Implementation, ProgressNotificationParam, ReadResourceRequestParams,
     },
     service::{NotificationContext, RequestContext},
     transport::StreamableHttpClientTransport,
@@ -44,10 +43,7 @@ fn expected() -> Value {
 
 /// Compares field by field, so that a failure names the step of the conversation.
 fn assert_seen(output: &str) {
-    let line = output
-        .lines()
-        .rfind(|line| line.starts_with('{'))
-        .unwrap_or_else(|| panic!("no result in {output}"));
+    let line = output.lines().rfind(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no result in {output}"));
     let seen: Value = serde_json::from_str(line).expect("a line of JSON");
     for (step, wanted) in expected().as_object().expect("an object") {
         // 50 and 50.0 are one number to every client.
@@ -101,46 +97,23 @@ async fn the_inspector_on_the_command_line() {
     let (fixture, gateway) = fixture_behind_gateway().await;
     let inspect = async |arguments: &[&str]| {
         let mut command = Command::new(real::node22());
-        command.arg(real::module(
-            "@modelcontextprotocol/inspector/clients/launcher/build/index.js",
-        ));
-        command
-            .args([
-                "--cli",
-                &gateway.url(),
-                "--transport",
-                "http",
-                "--format",
-                "json",
-                "--method",
-            ])
-            .args(arguments);
+        command.arg(real::module("@modelcontextprotocol/inspector/clients/launcher/build/index.js"));
+        command.args(["--cli", &gateway.url(), "--transport", "http", "--format", "json", "--method"]).args(arguments);
         // It keeps its settings and logs in the home folder.
         command.env("HOME", gateway.folder.path());
         let output = real::run(command).await;
         let json = output.find('{').map_or("", |at| &output[at..]);
-        let value: Value =
-            serde_json::from_str(json).unwrap_or_else(|error| panic!("{output}: {error}"));
+        let value: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{output}: {error}"));
         value.get("result").cloned().unwrap_or(value)
     };
     let tools = inspect(&["tools/list"]).await;
     assert_eq!(tools["tools"].as_array().map(Vec::len), Some(15), "{tools}");
-    let echo = inspect(&[
-        "tools/call",
-        "--tool-name",
-        "echo",
-        "--tool-arg",
-        "message=hi",
-    ])
-    .await;
+    let echo = inspect(&["tools/call", "--tool-name", "echo", "--tool-arg", "message=hi"]).await;
     assert_eq!(echo["content"][0]["text"], "hi", "{echo}");
     let read = inspect(&["resources/read", "--uri", "test://static-text"]).await;
     assert_eq!(read["contents"][0]["uri"], "test://static-text", "{read}");
     let prompt = inspect(&["prompts/get", "--prompt-name", "test_simple_prompt"]).await;
-    assert_eq!(
-        prompt["messages"][0]["content"]["text"], "This is a simple prompt for testing.",
-        "{prompt}"
-    );
+    assert_eq!(prompt["messages"][0]["content"]["text"], "This is a simple prompt for testing.", "{prompt}");
     gateway.stop().await;
     fixture.stop().await;
 }
@@ -156,24 +129,13 @@ impl ClientHandler for Handler {
         ClientConfig::new(capabilities, Implementation::new("rmcp", "1"))
     }
 
-    async fn create_elicitation(
-        &self,
-        _: ElicitRequestParams,
-        _: RequestContext<RoleClient>,
-    ) -> Result<ElicitResult, rmcp::ErrorData> {
+    async fn create_elicitation(&self, _: ElicitRequestParams, _: RequestContext<RoleClient>) -> Result<ElicitResult, rmcp::ErrorData> {
         let content = json!({ "username": "ada", "email": "ada@example.org" });
         Ok(ElicitResult::new(ElicitationAction::Accept).with_content(content))
     }
 
-    async fn on_progress(
-        &self,
-        note: ProgressNotificationParam,
-        _: NotificationContext<RoleClient>,
-    ) {
-        self.progress
-            .lock()
-            .expect("no panic holds it")
-            .push(note.progress);
+    async fn on_progress(&self, note: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.progress.lock().expect("no panic holds it").push(note.progress);
     }
 }
 
@@ -182,54 +144,25 @@ async fn rmcps_own_client() {
     let (fixture, gateway) = fixture_behind_gateway().await;
     let handler = Handler::default();
     let transport = StreamableHttpClientTransport::from_uri(gateway.url());
-    let client = within("the handshake", handler.clone().serve(transport))
-        .await
-        .expect("rmcp connects");
-    let tools: HashSet<_> = client
-        .list_all_tools()
-        .await
-        .expect("a list")
-        .into_iter()
-        .map(|tool| tool.name)
-        .collect();
+    let client = within("the handshake", handler.clone().serve(transport)).await.expect("rmcp connects");
+    let tools: HashSet<_> = client.list_all_tools().await.expect("a list").into_iter().map(|tool| tool.name).collect();
     assert!(tools.len() == 15 && tools.contains("echo"), "{tools:?}");
     let call = async |name: &'static str, arguments: Value| {
         let arguments = arguments.as_object().cloned().expect("an object");
         let result = client.call_tool(CallToolRequestParams::new(name).with_arguments(arguments));
         serde_json::to_value(within(name, result).await.expect("a result")).expect("JSON")
     };
-    assert_eq!(
-        call("echo", json!({ "message": "hi" })).await["content"][0]["text"],
-        "hi"
-    );
-    assert_eq!(
-        call("test_error_handling", json!({})).await["isError"],
-        true
-    );
+    assert_eq!(call("echo", json!({ "message": "hi" })).await["content"][0]["text"], "hi");
+    assert_eq!(call("test_error_handling", json!({})).await["isError"], true);
     call("test_tool_with_progress", json!({})).await;
     lockgate_tests::eventually("three progress notifications", || {
         (*handler.progress.lock().expect("no panic holds it") == [0.0, 50.0, 100.0]).then_some(())
     })
     .await;
-    assert!(
-        call("test_elicitation", json!({ "message": "?" }))
-            .await
-            .to_string()
-            .contains("ada@example.org")
-    );
-    let read = client
-        .read_resource(ReadResourceRequestParams::new("test://static-text"))
-        .await
-        .expect("contents");
-    assert!(
-        serde_json::to_string(&read)
-            .expect("JSON")
-            .contains("static text resource")
-    );
-    let prompt = client
-        .get_prompt(GetPromptRequestParams::new("test_simple_prompt"))
-        .await
-        .expect("a prompt");
+    assert!(call("test_elicitation", json!({ "message": "?" })).await.to_string().contains("ada@example.org"));
+    let read = client.read_resource(ReadResourceRequestParams::new("test://static-text")).await.expect("contents");
+    assert!(serde_json::to_string(&read).expect("JSON").contains("static text resource"));
+    let prompt = client.get_prompt(GetPromptRequestParams::new("test_simple_prompt")).await.expect("a prompt");
     assert_eq!(prompt.messages.len(), 1);
     client.cancel().await.expect("it closes");
     gateway.stop().await;

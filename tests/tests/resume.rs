@@ -20,27 +20,18 @@ async fn stepping(steps: u32) -> (Backend, Arc<Semaphore>) {
     let script = move |call: Call| {
         let permits = shared.clone();
         async move {
-            let (token, name) = (
-                call.progress_token().unwrap_or_else(|| "0".to_owned()),
-                call.target(),
-            );
+            let (token, name) = (call.progress_token().unwrap_or_else(|| "0".to_owned()), call.target());
             let stream = call.stream();
             for step in 1..=steps {
                 permits.acquire().await.expect("never closed").forget();
-                let params =
-                    format!(r#"{{"progressToken":{token},"progress":{step},"message":"{name}"}}"#);
+                let params = format!(r#"{{"progressToken":{token},"progress":{step},"message":"{name}"}}"#);
                 stream.notify("notifications/progress", &params).await;
             }
             permits.acquire().await.expect("never closed").forget();
             stream.answer(&raw::text(&name)).await;
         }
     };
-    let backend = Backend::builder("b")
-        .tool("t")
-        .tool("u")
-        .on("tools/call", script)
-        .start()
-        .await;
+    let backend = Backend::builder("b").tool("t").tool("u").on("tools/call", script).start().await;
     (backend, permits)
 }
 
@@ -65,11 +56,7 @@ async fn read_to(events: &mut Events, step: u32) -> String {
 }
 
 fn messages(events: &[Event]) -> Vec<serde_json::Value> {
-    events
-        .iter()
-        .filter(|event| event.is_message())
-        .map(Event::json)
-        .collect()
+    events.iter().filter(|event| event.is_message()).map(Event::json).collect()
 }
 
 #[tokio::test]
@@ -84,23 +71,11 @@ async fn a_broken_call_stream_is_continued_where_it_was() {
     permits.add_permits(3);
     let mut resumed = session.resume(&first).await.must_be(200).await.events();
     let got = messages(&resumed.rest().await);
-    let steps: Vec<_> = got
-        .iter()
-        .filter_map(|message| message["params"]["progress"].as_u64())
-        .collect();
+    let steps: Vec<_> = got.iter().filter_map(|message| message["params"]["progress"].as_u64()).collect();
     assert_eq!(steps, [2, 3, 4], "{got:?}");
     let last = got.last().expect("an answer");
-    assert_eq!(
-        (
-            last["id"].as_u64(),
-            last["result"]["content"][0]["text"].as_str()
-        ),
-        (Some(7), Some("t"))
-    );
-    assert!(
-        backend.seen_of("notifications/cancelled").is_empty() && backend.abandoned() == 0,
-        "leaving is not cancelling"
-    );
+    assert_eq!((last["id"].as_u64(), last["result"]["content"][0]["text"].as_str()), (Some(7), Some("t")));
+    assert!(backend.seen_of("notifications/cancelled").is_empty() && backend.abandoned() == 0, "leaving is not cancelling");
     gateway.stop().await;
 }
 
@@ -112,10 +87,7 @@ async fn a_stream_can_be_resumed_more_than_once_and_after_its_end() {
     permits.add_permits(4);
     let first = read_to(&mut events, 1).await;
     let all = messages(&events.rest().await);
-    assert!(
-        all.last()
-            .is_some_and(|message| message["result"].is_object())
-    );
+    assert!(all.last().is_some_and(|message| message["result"].is_object()));
     for _ in 0..2 {
         let mut resumed = session.resume(&first).await.must_be(200).await.events();
         assert_eq!(messages(&resumed.rest().await), all);
@@ -136,32 +108,15 @@ async fn resuming_replays_only_the_stream_that_the_event_belongs_to() {
     let mut u = session.start("2", "tools/call", &call("u")).await.events();
     backend.saw("tools/call", 2).await;
     let upstream = backend.sessions().remove(0);
-    backend
-        .push(
-            &upstream,
-            &raw::notification("notifications/tools/list_changed", "{}"),
-        )
-        .await;
+    backend.push(&upstream, &raw::notification("notifications/tools/list_changed", "{}")).await;
     own.method("notifications/tools/list_changed").await;
     permits.add_permits(5);
     let rest_of_u = messages(&u.rest().await);
-    assert!(
-        rest_of_u
-            .iter()
-            .all(|message| message["params"]["message"] != "t"),
-        "{rest_of_u:?}"
-    );
+    assert!(rest_of_u.iter().all(|message| message["params"]["message"] != "t"), "{rest_of_u:?}");
     let mut resumed = session.resume(&mark).await.must_be(200).await.events();
     let got = messages(&resumed.rest().await);
-    assert!(
-        got.iter()
-            .all(|message| message["params"]["message"] == "t" || message["id"] == 1),
-        "{got:?}"
-    );
-    assert_eq!(
-        got.last().map(|message| message["id"].clone()),
-        Some(json!(1))
-    );
+    assert!(got.iter().all(|message| message["params"]["message"] == "t" || message["id"] == 1), "{got:?}");
+    assert_eq!(got.last().map(|message| message["id"].clone()), Some(json!(1)));
     gateway.stop().await;
 }
 
@@ -172,12 +127,7 @@ async fn event_ids_are_unique_in_a_session_and_worthless_in_another() {
     permits.add_permits(100);
     let mut ids = Vec::new();
     for id in ["1", "2"] {
-        let events = session
-            .start(id, "tools/call", &call("t"))
-            .await
-            .events()
-            .rest()
-            .await;
+        let events = session.start(id, "tools/call", &call("t")).await.events().rest().await;
         ids.extend(events.into_iter().filter_map(|event| event.id));
     }
     let count = ids.len();
@@ -187,11 +137,7 @@ async fn event_ids_are_unique_in_a_session_and_worthless_in_another() {
     let stranger = gateway.initialize().await;
     for id in &ids {
         let reply = stranger.resume(id).await;
-        assert!(
-            reply.status == 200 || (400..500).contains(&reply.status),
-            "{}",
-            reply.status
-        );
+        assert!(reply.status == 200 || (400..500).contains(&reply.status), "{}", reply.status);
         if reply.status == 200 {
             reply.events().quiet_for(Duration::from_millis(50)).await;
         }
@@ -205,21 +151,9 @@ async fn a_nonsensical_last_event_id_replays_nothing_and_breaks_nothing() {
     let (gateway, session) = one(&backend).await;
     permits.add_permits(10);
     session.ask("tools/call", json!({ "name": "t" })).await;
-    for id in [
-        "",
-        "0",
-        "999999999999999999999",
-        "-1",
-        "x/y",
-        "../..",
-        &"9".repeat(2000),
-    ] {
+    for id in ["", "0", "999999999999999999999", "-1", "x/y", "../..", &"9".repeat(2000)] {
         let reply = session.resume(id).await;
-        assert!(
-            reply.status == 200 || (400..500).contains(&reply.status),
-            "{id:.20}: {}",
-            reply.status
-        );
+        assert!(reply.status == 200 || (400..500).contains(&reply.status), "{id:.20}: {}", reply.status);
         if reply.status == 200 {
             reply.events().quiet_for(Duration::from_millis(50)).await;
         }
@@ -234,12 +168,7 @@ async fn what_came_while_the_sessions_own_stream_was_away_comes_once() {
     let (gateway, session) = one(&backend).await;
     session.call("t", json!({})).await;
     let upstream = backend.sessions().remove(0);
-    let log = |data: u32| {
-        raw::notification(
-            "notifications/message",
-            &format!(r#"{{"level":"info","data":{data}}}"#),
-        )
-    };
+    let log = |data: u32| raw::notification("notifications/message", &format!(r#"{{"level":"info","data":{data}}}"#));
     let mut stream = session.stream().await;
     backend.push(&upstream, &log(1)).await;
     let event = stream.message().await.expect("a message");
@@ -249,16 +178,10 @@ async fn what_came_while_the_sessions_own_stream_was_away_comes_once() {
     backend.push(&upstream, &log(3)).await;
     let mut stream = session.resume(&id).await.must_be(200).await.events();
     for data in [2, 3] {
-        assert_eq!(
-            stream.method("notifications/message").await["params"]["data"],
-            data
-        );
+        assert_eq!(stream.method("notifications/message").await["params"]["data"], data);
     }
     backend.push(&upstream, &log(4)).await;
-    assert_eq!(
-        stream.method("notifications/message").await["params"]["data"],
-        4
-    );
+    assert_eq!(stream.method("notifications/message").await["params"]["data"], 4);
     gateway.stop().await;
 }
 
@@ -276,12 +199,7 @@ async fn a_message_goes_to_one_of_two_streams_and_not_to_both() {
         return gateway.stop().await;
     }
     let mut second = second.events();
-    backend
-        .push(
-            &upstream,
-            &raw::notification("notifications/message", r#"{"level":"info","data":1}"#),
-        )
-        .await;
+    backend.push(&upstream, &raw::notification("notifications/message", r#"{"level":"info","data":1}"#)).await;
     tokio::select! {
         message = first.message() => {
             assert!(message.is_some());
@@ -305,9 +223,7 @@ async fn the_ring_of_a_stream_that_nobody_reads_is_bounded() {
             let token = call.progress_token().expect("a token");
             let stream = call.stream();
             for step in 1..=STEPS {
-                let params = format!(
-                    r#"{{"progressToken":{token},"progress":{step},"message":"{filler}"}}"#
-                );
+                let params = format!(r#"{{"progressToken":{token},"progress":{step},"message":"{filler}"}}"#);
                 if !stream.notify("notifications/progress", &params).await {
                     return;
                 }
@@ -315,11 +231,7 @@ async fn the_ring_of_a_stream_that_nobody_reads_is_bounded() {
             stream.answer(&raw::text("end")).await;
         }
     };
-    let backend = Backend::builder("b")
-        .tool("t")
-        .on("tools/call", script)
-        .start()
-        .await;
+    let backend = Backend::builder("b").tool("t").on("tools/call", script).start().await;
     let (gateway, session) = one(&backend).await;
     session.ask("ping", json!({})).await;
     let before = resident(gateway.pid);
@@ -329,19 +241,13 @@ async fn the_ring_of_a_stream_that_nobody_reads_is_bounded() {
     // 32 MiB are on their way; the backend either gets rid of them or is held back.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let grown = resident(gateway.pid).saturating_sub(before);
-    println!(
-        "memory after {} MiB that nobody read: + {} KiB",
-        (STEPS as usize * 8) >> 10,
-        grown >> 10
-    );
+    println!("memory after {} MiB that nobody read: + {} KiB", (STEPS as usize * 8) >> 10, grown >> 10);
     assert!(grown < 16 << 20, "grown by {} KiB", grown >> 10);
     let reply = session.resume(&first).await;
     if reply.status == 200 {
         let mut last = 1;
         let mut resumed = reply.events();
-        while let Ok(Some(event)) =
-            tokio::time::timeout(Duration::from_secs(5), resumed.message()).await
-        {
+        while let Ok(Some(event)) = tokio::time::timeout(Duration::from_secs(5), resumed.message()).await {
             let message = event.json();
             let Some(step) = message["params"]["progress"].as_u64() else {
                 break;

@@ -25,33 +25,21 @@ async fn with_flags(flags: &[&str], more: &str) -> Setup {
     let command = command(&log, flags);
     let command: Vec<_> = command.iter().map(String::as_str).collect();
     let gateway = Gateway::start(&format!("{}{more}", stdio_backend("child", &command))).await;
-    Setup {
-        gateway,
-        log,
-        _folder: folder,
-    }
+    Setup { gateway, log, _folder: folder }
 }
 
 async fn pid(session: &Session) -> u32 {
-    first_text(&session.call("pid", json!({})).await)
-        .parse()
-        .expect("a pid")
+    first_text(&session.call("pid", json!({})).await).parse().expect("a pid")
 }
 
 async fn gone(pid: u32) {
-    eventually(&format!("the end of child {pid}"), || {
-        (!alive(pid)).then_some(())
-    })
-    .await;
+    eventually(&format!("the end of child {pid}"), || (!alive(pid)).then_some(())).await;
 }
 
 #[tokio::test]
 async fn every_session_has_a_child_of_its_own_and_deleting_it_reaps_the_child() {
     let setup = with_flags(&[], "").await;
-    let (a, b) = (
-        setup.gateway.initialize().await,
-        setup.gateway.initialize().await,
-    );
+    let (a, b) = (setup.gateway.initialize().await, setup.gateway.initialize().await);
     let (of_a, of_b) = (pid(&a).await, pid(&b).await);
     assert_ne!(of_a, of_b);
     assert!((200..300).contains(&a.delete().await));
@@ -70,18 +58,9 @@ async fn arguments_and_results_arrive_byte_for_byte() {
         r#"{"s":"\ud800","t":"日本語","u":"\u0041\/","c":" "}"#,
         r#"{ "white" : [ 1 ,  2 ] }"#,
     ] {
-        let answer = session
-            .ask_raw(
-                "1.0",
-                "tools/call",
-                &format!(r#"{{"name":"echo","arguments":{payload}}}"#),
-            )
-            .await;
+        let answer = session.ask_raw("1.0", "tools/call", &format!(r#"{{"name":"echo","arguments":{payload}}}"#)).await;
         assert_eq!(answer.id_raw(), "1.0");
-        assert_eq!(
-            answer.result_raw(),
-            format!(r#"{{"content":[],"structuredContent":{payload}}}"#)
-        );
+        assert_eq!(answer.result_raw(), format!(r#"{{"content":[],"structuredContent":{payload}}}"#));
     }
     setup.gateway.stop().await;
 }
@@ -90,13 +69,7 @@ async fn arguments_and_results_arrive_byte_for_byte() {
 async fn a_request_in_many_lines_is_one_line_for_the_child() {
     let setup = with_flags(&[], "").await;
     let session = setup.gateway.initialize().await;
-    let answer = session
-        .ask_raw(
-            "1",
-            "tools/call",
-            "{\n  \"name\": \"echo\",\n  \"arguments\": {\n    \"a\": 1.0\r\n  }\n}",
-        )
-        .await;
+    let answer = session.ask_raw("1", "tools/call", "{\n  \"name\": \"echo\",\n  \"arguments\": {\n    \"a\": 1.0\r\n  }\n}").await;
     assert_eq!(answer.result()["structuredContent"]["a"], 1.0);
     setup.gateway.stop().await;
 }
@@ -105,20 +78,10 @@ async fn a_request_in_many_lines_is_one_line_for_the_child() {
 async fn garbage_on_standard_output_is_logged_with_the_backends_name_and_skipped() {
     let setup = with_flags(&["--greet-with-garbage"], "").await;
     let session = setup.gateway.initialize().await;
-    assert_eq!(
-        first_text(&session.call("garbage", json!({})).await),
-        "after garbage"
-    );
-    assert_eq!(
-        first_text(&session.call("garbage", json!({})).await),
-        "after garbage"
-    );
+    assert_eq!(first_text(&session.call("garbage", json!({})).await), "after garbage");
+    assert_eq!(first_text(&session.call("garbage", json!({})).await), "after garbage");
     let log = setup.gateway.log();
-    assert!(
-        log.lines()
-            .any(|line| line.contains("child") && line.to_lowercase().contains("stdout")),
-        "{log}"
-    );
+    assert!(log.lines().any(|line| line.contains("child") && line.to_lowercase().contains("stdout")), "{log}");
     setup.gateway.stop().await;
 }
 
@@ -127,19 +90,9 @@ async fn a_flood_on_standard_error_holds_nothing_up() {
     let setup = with_flags(&[], "").await;
     let session = setup.gateway.initialize().await;
     for _ in 0..3 {
-        assert_eq!(
-            first_text(&session.call("flood", json!({})).await),
-            "flooded"
-        );
+        assert_eq!(first_text(&session.call("flood", json!({})).await), "flooded");
     }
-    assert!(
-        setup
-            .gateway
-            .log()
-            .lines()
-            .any(|line| line.contains("child") && line.contains("yyyy")),
-        "stderr is in the log, with its name"
-    );
+    assert!(setup.gateway.log().lines().any(|line| line.contains("child") && line.contains("yyyy")), "stderr is in the log, with its name");
     setup.gateway.stop().await;
 }
 
@@ -149,36 +102,15 @@ async fn a_crash_fails_the_calls_in_flight_and_the_child_is_started_again() {
     let session = Arc::new(setup.gateway.initialize().await);
     let first = pid(&session).await;
     let caller = session.clone();
-    let hanging = tokio::spawn(async move {
-        caller
-            .error("tools/call", json!({ "name": "hang", "arguments": {} }))
-            .await
-    });
-    eventually("the call at the child", || {
-        read(&setup.log)
-            .iter()
-            .any(|line| line.text.contains("\"hang\""))
-            .then_some(())
-    })
-    .await;
-    let crash = session
-        .error("tools/call", json!({ "name": "crash", "arguments": {} }))
-        .await;
-    assert!(
-        crash["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("child")),
-        "it does not say which backend: {crash}"
-    );
-    within("the call beside it", hanging)
-        .await
-        .expect("it fails too");
+    let hanging = tokio::spawn(async move { caller.error("tools/call", json!({ "name": "hang", "arguments": {} })).await });
+    eventually("the call at the child", || read(&setup.log).iter().any(|line| line.text.contains("\"hang\"")).then_some(())).await;
+    let crash = session.error("tools/call", json!({ "name": "crash", "arguments": {} })).await;
+    assert!(crash["message"].as_str().is_some_and(|text| text.contains("child")), "it does not say which backend: {crash}");
+    within("the call beside it", hanging).await.expect("it fails too");
     gone(first).await;
     let second = within("a new child", async {
         loop {
-            let answer = session
-                .ask("tools/call", json!({ "name": "pid", "arguments": {} }))
-                .await;
+            let answer = session.ask("tools/call", json!({ "name": "pid", "arguments": {} })).await;
             if answer.message().result.is_some() {
                 return first_text(&answer.result()).to_owned();
             }
@@ -193,13 +125,9 @@ async fn a_crash_fails_the_calls_in_flight_and_the_child_is_started_again() {
 #[tokio::test]
 async fn a_crash_in_one_session_is_nothing_to_another() {
     let setup = with_flags(&[], "").await;
-    let (a, b) = (
-        setup.gateway.initialize().await,
-        setup.gateway.initialize().await,
-    );
+    let (a, b) = (setup.gateway.initialize().await, setup.gateway.initialize().await);
     let of_b = pid(&b).await;
-    a.error("tools/call", json!({ "name": "crash", "arguments": {} }))
-        .await;
+    a.error("tools/call", json!({ "name": "crash", "arguments": {} })).await;
     assert_eq!(pid(&b).await, of_b);
     setup.gateway.stop().await;
 }
@@ -208,21 +136,11 @@ async fn a_crash_in_one_session_is_nothing_to_another() {
 async fn a_child_that_cannot_stay_up_is_restarted_with_growing_pauses() {
     let setup = with_flags(&["--exit-at-start"], "limits: { initialize_timeout: 2s }\n").await;
     let session = setup.gateway.initialize().await;
-    let error = session
-        .error("tools/call", json!({ "name": "echo", "arguments": {} }))
-        .await;
-    assert!(
-        error["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("child")),
-        "{error}"
-    );
+    let error = session.error("tools/call", json!({ "name": "echo", "arguments": {} })).await;
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("child")), "{error}");
     tokio::time::sleep(Duration::from_secs(3)).await;
     let starts = started(&setup.log).len();
-    assert!(
-        (1..=12).contains(&starts),
-        "{starts} starts in a few seconds"
-    );
+    assert!((1..=12).contains(&starts), "{starts} starts in a few seconds");
     for pid in started(&setup.log) {
         assert!(!alive(pid));
     }
@@ -234,15 +152,8 @@ async fn a_program_that_does_not_exist_is_a_backend_that_is_down() {
     let missing = stdio_backend("child", &["/no/such/program"]);
     let gateway = Gateway::start(&missing).await;
     let session = gateway.initialize().await;
-    let error = session
-        .error("tools/call", json!({ "name": "echo", "arguments": {} }))
-        .await;
-    assert!(
-        error["message"]
-            .as_str()
-            .is_some_and(|text| text.contains("child")),
-        "{error}"
-    );
+    let error = session.error("tools/call", json!({ "name": "echo", "arguments": {} })).await;
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("child")), "{error}");
     gateway.stop().await;
 }
 
@@ -251,11 +162,7 @@ async fn a_child_that_never_answers_does_not_hold_initialize() {
     let setup = with_flags(&["--silent"], "limits: { initialize_timeout: 1s }\n").await;
     let start = std::time::Instant::now();
     let session = setup.gateway.initialize().await;
-    assert!(
-        start.elapsed() < Duration::from_secs(6),
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
     session.delete().await;
     for pid in started(&setup.log) {
         gone(pid).await;
@@ -278,10 +185,7 @@ async fn the_children_of_a_child_end_with_it() {
     let setup = with_flags(&["--grandchild"], "").await;
     let session = setup.gateway.initialize().await;
     let child = pid(&session).await;
-    let line = read(&setup.log)
-        .into_iter()
-        .find(|line| line.what == "child")
-        .expect("it started one");
+    let line = read(&setup.log).into_iter().find(|line| line.what == "child").expect("it started one");
     let grandchild: u32 = line.text.parse().expect("a pid");
     assert!(alive(grandchild));
     session.delete().await;
@@ -302,72 +206,29 @@ async fn environment_and_working_folder_are_those_of_the_configuration() {
     // `cwd` is relative to the file, so the folder has to be there before the gateway reads it.
     let gateway = start_with_work(&yaml).await;
     let session = gateway.initialize().await;
-    assert_eq!(
-        first_text(&session.call("env", json!({ "name": "GREETING" })).await),
-        "hello there"
-    );
+    assert_eq!(first_text(&session.call("env", json!({ "name": "GREETING" })).await), "hello there");
     let cwd = session.call("cwd", json!({})).await;
-    assert_eq!(
-        first_text(&cwd),
-        gateway
-            .folder
-            .path()
-            .canonicalize()
-            .expect("it exists")
-            .display()
-            .to_string()
-    );
+    assert_eq!(first_text(&cwd), gateway.folder.path().canonicalize().expect("it exists").display().to_string());
     gateway.stop().await;
 }
 
 /// `cwd` of the configuration is resolved against the folder of the file; that folder itself is as good as any below it.
 async fn start_with_work(yaml: &str) -> Gateway {
-    Gateway::start_with(
-        &yaml.replace("cwd: work", "cwd: ."),
-        &[],
-        &[("GREETING_SOURCE", "hello")],
-    )
-    .await
+    Gateway::start_with(&yaml.replace("cwd: work", "cwd: ."), &[], &[("GREETING_SOURCE", "hello")]).await
 }
 
 #[tokio::test]
 async fn progress_and_requests_of_a_child_reach_the_client_in_order() {
     let setup = with_flags(&[], "").await;
-    let session = setup
-        .gateway
-        .mcp()
-        .initialize_as(LATEST, json!({ "elicitation": {} }))
-        .await;
+    let session = setup.gateway.mcp().initialize_as(LATEST, json!({ "elicitation": {} })).await;
     let params = json!({ "name": "progress", "arguments": {}, "_meta": { "progressToken": "p" } });
     let answer = session.ask("tools/call", params).await;
-    let steps: Vec<_> = answer
-        .messages()
-        .iter()
-        .map(|note| note["params"]["progress"].as_u64())
-        .collect();
+    let steps: Vec<_> = answer.messages().iter().map(|note| note["params"]["progress"].as_u64()).collect();
     assert_eq!(steps, [Some(1), Some(2), Some(3)]);
-    let mut events = session
-        .start("9", "tools/call", r#"{"name":"ask","arguments":{}}"#)
-        .await
-        .events();
+    let mut events = session.start("9", "tools/call", r#"{"name":"ask","arguments":{}}"#).await.events();
     let asked = events.method("elicitation/create").await;
-    assert_eq!(
-        session
-            .reply(
-                &asked["id"],
-                json!({ "action": "accept", "content": { "name": "Ada" } })
-            )
-            .await,
-        202
-    );
-    assert!(
-        events
-            .message()
-            .await
-            .expect("an answer")
-            .text()
-            .contains("Ada")
-    );
+    assert_eq!(session.reply(&asked["id"], json!({ "action": "accept", "content": { "name": "Ada" } })).await, 202);
+    assert!(events.message().await.expect("an answer").text().contains("Ada"));
     setup.gateway.stop().await;
 }
 
@@ -376,42 +237,13 @@ async fn a_cancellation_reaches_the_child_with_the_id_that_the_child_knows() {
     let setup = with_flags(&[], "").await;
     let session = Arc::new(setup.gateway.initialize().await);
     let caller = session.clone();
-    let call = tokio::spawn(async move {
-        caller
-            .start(
-                "\"mine\"",
-                "tools/call",
-                r#"{"name":"hang","arguments":{}}"#,
-            )
-            .await
-            .status
-    });
-    let find = |part: &'static str| {
-        read(&setup.log)
-            .into_iter()
-            .find(|line| line.text.contains(part))
-    };
+    let call = tokio::spawn(async move { caller.start("\"mine\"", "tools/call", r#"{"name":"hang","arguments":{}}"#).await.status });
+    let find = |part: &'static str| read(&setup.log).into_iter().find(|line| line.text.contains(part));
     let called = eventually("the call at the child", || find("\"hang\"")).await;
-    assert_eq!(
-        session
-            .tell("notifications/cancelled", json!({ "requestId": "mine" }))
-            .await,
-        202
-    );
-    let cancelled = eventually("the cancellation at the child", || {
-        find("notifications/cancelled")
-    })
-    .await;
-    let field = |text: &str, path: &str| {
-        serde_json::from_str::<serde_json::Value>(text)
-            .expect("JSON")
-            .pointer(path)
-            .cloned()
-    };
-    assert_eq!(
-        field(&cancelled.text, "/params/requestId"),
-        field(&called.text, "/id")
-    );
+    assert_eq!(session.tell("notifications/cancelled", json!({ "requestId": "mine" })).await, 202);
+    let cancelled = eventually("the cancellation at the child", || find("notifications/cancelled")).await;
+    let field = |text: &str, path: &str| serde_json::from_str::<serde_json::Value>(text).expect("JSON").pointer(path).cloned();
+    assert_eq!(field(&cancelled.text, "/params/requestId"), field(&called.text, "/id"));
     call.abort();
     setup.gateway.stop().await;
 }
@@ -432,9 +264,7 @@ async fn sigterm_reaps_every_child_also_the_stubborn_ones() {
     for _ in 0..3 {
         pids.insert(pid(&setup.gateway.initialize().await).await);
     }
-    let children = read(&setup.log)
-        .into_iter()
-        .filter(|line| line.what == "child");
+    let children = read(&setup.log).into_iter().filter(|line| line.what == "child");
     pids.extend(children.filter_map(|line| line.text.parse::<u32>().ok()));
     assert_eq!(pids.len(), 6);
     setup.gateway.stop().await;

@@ -38,11 +38,7 @@ pub struct Call {
 
 impl Call {
     pub fn id(&self) -> String {
-        self.seen
-            .message()
-            .id
-            .map_or("null", |id| id.get())
-            .to_owned()
+        self.seen.message().id.map_or("null", |id| id.get()).to_owned()
     }
 
     pub fn session(&self) -> String {
@@ -53,9 +49,7 @@ impl Call {
     pub fn target(&self) -> String {
         let params = self.seen.params();
         let name = params.get("name").or_else(|| params.get("uri"));
-        name.and_then(|name| name.as_str())
-            .unwrap_or_default()
-            .to_owned()
+        name.and_then(|name| name.as_str()).unwrap_or_default().to_owned()
     }
 
     pub fn progress_token(&self) -> Option<String> {
@@ -77,11 +71,7 @@ impl Call {
     /// Answers with this text as the whole JSON body, whatever it is.
     pub fn message(self, message: &str) {
         match self.out {
-            Out::Response(_) => self.http(
-                200,
-                &[("content-type", "application/json")],
-                message.to_owned(),
-            ),
+            Out::Response(_) => self.http(200, &[("content-type", "application/json")], message.to_owned()),
             Out::Shared(stream) => {
                 self.answered.store(true, Ordering::SeqCst);
                 let event = event(None, message);
@@ -93,9 +83,7 @@ impl Call {
     /// Answers with any HTTP response.
     pub fn http(self, status: u16, headers: &[(&str, &str)], body: impl Into<Bytes>) {
         self.answered.store(true, Ordering::SeqCst);
-        let Out::Response(out) = self.out else {
-            panic!("the legacy transport answers on its stream")
-        };
+        let Out::Response(out) = self.out else { panic!("the legacy transport answers on its stream") };
         let mut response = Response::new(Full::new(body.into()).boxed());
         *response.status_mut() = StatusCode::from_u16(status).expect("a status");
         set(&mut response, headers);
@@ -118,13 +106,7 @@ impl Call {
                 sender
             }
         };
-        Stream {
-            id,
-            session,
-            sender,
-            state: self.state,
-            answered: self.answered,
-        }
+        Stream { id, session, sender, state: self.state, answered: self.answered }
     }
 }
 
@@ -160,9 +142,7 @@ impl Stream {
     pub async fn ask(&self, id: &str, method: &str, params: &str) -> String {
         let response = self.state.expect_response(&self.session, id);
         self.send(&raw::request(id, method, params)).await;
-        within("the client's response", response)
-            .await
-            .expect("the backend lives")
+        within("the client's response", response).await.expect("the backend lives")
     }
 
     /// Sends the result of the request and ends the stream.
@@ -184,10 +164,7 @@ impl Stream {
 
 pub(super) fn event(id: Option<&str>, message: &str) -> Bytes {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
-    let data: String = message
-        .split('\n')
-        .map(|line| format!("data: {line}\n"))
-        .collect();
+    let data: String = message.split('\n').map(|line| format!("data: {line}\n")).collect();
     format!("event: message\n{id}{data}\n").into()
 }
 
@@ -197,22 +174,13 @@ pub(super) fn stream_response(receiver: mpsc::Receiver<Bytes>) -> Response<Body>
         Some((Ok::<_, Infallible>(Frame::data(bytes)), receiver))
     });
     let mut response = Response::new(BodyExt::boxed(StreamBody::new(frames)));
-    set(
-        &mut response,
-        &[
-            ("content-type", "text/event-stream"),
-            ("cache-control", "no-cache"),
-        ],
-    );
+    set(&mut response, &[("content-type", "text/event-stream"), ("cache-control", "no-cache")]);
     response
 }
 
 pub(super) fn set(response: &mut Response<Body>, headers: &[(&str, &str)]) {
     for (name, value) in headers {
         let name = http::HeaderName::from_bytes(name.as_bytes()).expect("a header name");
-        response.headers_mut().append(
-            name,
-            http::HeaderValue::from_str(value).expect("a header value"),
-        );
+        response.headers_mut().append(name, http::HeaderValue::from_str(value).expect("a header value"));
     }
 }

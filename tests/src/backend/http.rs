@@ -33,36 +33,19 @@ pub(super) async fn accept(listener: TcpListener, state: Arc<State>) {
         let state = state.clone();
         connections.spawn(async move {
             let service = service_fn(move |request| serve(state.clone(), request));
-            let _ = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(socket), service)
-                .await;
+            let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
         });
         while connections.try_join_next().is_some() {}
     }
 }
 
 /// An error closes the connection without an answer.
-async fn serve(
-    state: Arc<State>,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, &'static str> {
+async fn serve(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Body>, &'static str> {
     let (head, body) = request.into_parts();
-    let body = body
-        .collect()
-        .await
-        .map_err(|_| "the body broke off")?
-        .to_bytes();
+    let body = body.collect().await.map_err(|_| "the body broke off")?.to_bytes();
     let message = Message::parse(&body);
-    let header = head
-        .headers
-        .get("mcp-session-id")
-        .and_then(|value| value.to_str().ok())
-        .map(str::to_owned);
-    let query = head
-        .uri
-        .query()
-        .and_then(|query| query.strip_prefix("session="))
-        .map(str::to_owned);
+    let header = head.headers.get("mcp-session-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let query = head.uri.query().and_then(|query| query.strip_prefix("session=")).map(str::to_owned);
     let seen = Seen {
         verb: head.method.to_string(),
         path: head.uri.path().to_owned(),
@@ -80,9 +63,7 @@ async fn serve(
         ("POST", "/mcp") => post(state, seen).await,
         ("GET", "/mcp") => Ok(get(&state, &seen)),
         ("DELETE", "/mcp") => {
-            let gone = seen
-                .session
-                .and_then(|id| lock(&state.sessions).remove(&id));
+            let gone = seen.session.and_then(|id| lock(&state.sessions).remove(&id));
             Ok(plain(if gone.is_some() { 200 } else { 404 }, ""))
         }
         ("GET", "/sse") => Ok(open_legacy(&state)),
@@ -107,10 +88,7 @@ async fn post(state: Arc<State>, seen: Seen) -> Result<Response<Body>, &'static 
     }
     match (&seen.method, message.id) {
         (None, Some(id)) => {
-            let key = (
-                seen.session.clone().unwrap_or_default(),
-                id.get().to_owned(),
-            );
+            let key = (seen.session.clone().unwrap_or_default(), id.get().to_owned());
             respond(&state, &key, &seen);
             Ok(plain(202, ""))
         }
@@ -121,8 +99,7 @@ async fn post(state: Arc<State>, seen: Seen) -> Result<Response<Body>, &'static 
         (Some(method), Some(_)) => match state.built.scripts.get(method).cloned() {
             Some(script) => run(state, seen, script).await,
             None => {
-                let script: super::Script =
-                    Arc::new(|call| Box::pin(async move { by_default(call) }));
+                let script: super::Script = Arc::new(|call| Box::pin(async move { by_default(call) }));
                 run(state, seen, script).await
             }
         },
@@ -138,31 +115,14 @@ fn respond(state: &State, key: &(String, String), seen: &Seen) {
 }
 
 /// Runs a script in a task that ends with the client's connection.
-async fn run(
-    state: Arc<State>,
-    seen: Seen,
-    script: super::Script,
-) -> Result<Response<Body>, &'static str> {
+async fn run(state: Arc<State>, seen: Seen, script: super::Script) -> Result<Response<Body>, &'static str> {
     let (send, receive) = oneshot::channel();
     let answered = Arc::new(AtomicBool::new(false));
     let initialize = seen.method.as_deref() == Some("initialize");
-    let init = if initialize {
-        seen.params()
-    } else {
-        Value::Null
-    };
-    let call = Call {
-        seen,
-        state: state.clone(),
-        out: Out::Response(send),
-        answered: answered.clone(),
-    };
+    let init = if initialize { seen.params() } else { Value::Null };
+    let call = Call { seen, state: state.clone(), out: Out::Response(send), answered: answered.clone() };
     let task = tokio::spawn(script(call)).abort_handle();
-    let guard = Guard {
-        task,
-        state: state.clone(),
-        answered,
-    };
+    let guard = Guard { task, state: state.clone(), answered };
     let mut response = receive.await.map_err(|_| "the script gave no answer")?;
     if initialize && state.built.sessions && response.status().is_success() {
         let id = state.new_session(init, None);
@@ -219,10 +179,7 @@ fn post_legacy(state: Arc<State>, seen: Seen) -> Response<Body> {
         return plain(400, "Parse error");
     };
     let id = seen.session.clone().unwrap_or_default();
-    let Some(stream) = lock(&state.sessions)
-        .get(&id)
-        .and_then(|session| session.stream.clone())
-    else {
+    let Some(stream) = lock(&state.sessions).get(&id).and_then(|session| session.stream.clone()) else {
         return plain(404, "Session not found");
     };
     match (&seen.method, message.id) {
@@ -234,12 +191,7 @@ fn post_legacy(state: Arc<State>, seen: Seen) -> Response<Body> {
                 session.init = seen.params();
             }
             let script = state.built.scripts.get(method).cloned();
-            let call = Call {
-                seen,
-                state,
-                out: Out::Shared(stream),
-                answered: Arc::default(),
-            };
+            let call = Call { seen, state, out: Out::Shared(stream), answered: Arc::default() };
             match script {
                 Some(script) => drop(tokio::spawn(script(call))),
                 None => by_default(call),
@@ -263,53 +215,33 @@ fn by_default(call: Call) {
     };
     match method.as_str() {
         "initialize" => {
-            let asked = call.seen.params()["protocolVersion"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
-            let version = if asked.as_str() < "2026" {
-                asked
-            } else {
-                "2025-11-25".to_owned()
-            };
+            let asked = call.seen.params()["protocolVersion"].as_str().unwrap_or_default().to_owned();
+            let version = if asked.as_str() < "2026" { asked } else { "2025-11-25".to_owned() };
             let info = json!({ "name": built.name, "version": "1" });
-            let instructions = built
-                .instructions
-                .map(|text| format!(r#","instructions":{}"#, json!(text)))
-                .unwrap_or_default();
+            let instructions = built.instructions.map(|text| format!(r#","instructions":{}"#, json!(text))).unwrap_or_default();
             let capabilities = built.capabilities;
-            call.result(&format!(
-                r#"{{"protocolVersion":"{version}","capabilities":{capabilities},"serverInfo":{info}{instructions}}}"#
-            ));
+            call.result(&format!(r#"{{"protocolVersion":"{version}","capabilities":{capabilities},"serverInfo":{info}{instructions}}}"#));
         }
         _ if !field.is_empty() => {
             let items = built.lists.get(field).cloned().unwrap_or_default();
             let from: usize = match call.seen.params()["cursor"].as_str() {
                 None => 0,
-                Some(cursor) => match cursor
-                    .strip_prefix("from ")
-                    .and_then(|from| from.parse().ok())
-                {
+                Some(cursor) => match cursor.strip_prefix("from ").and_then(|from| from.parse().ok()) {
                     Some(from) => from,
                     None => return call.error(-32602, "Invalid cursor"),
                 },
             };
             let page: Vec<_> = items.iter().skip(from).take(built.page).cloned().collect();
             let next = from.saturating_add(built.page);
-            let cursor = if next < items.len() {
-                format!(r#","nextCursor":"from {next}""#)
-            } else {
-                String::new()
-            };
+            let cursor = if next < items.len() { format!(r#","nextCursor":"from {next}""#) } else { String::new() };
             call.result(&format!(r#"{{"{field}":[{}]{cursor}}}"#, page.join(",")));
         }
         "tools/call" => {
             let (name, arguments) = (json!(call.target()), call.seen.arguments_raw().to_owned());
-            let known = built.lists.get("tools").is_some_and(|tools| {
-                tools
-                    .iter()
-                    .any(|tool| raw::member(tool, "name") == Some(name.to_string().as_str()))
-            });
+            let known = built
+                .lists
+                .get("tools")
+                .is_some_and(|tools| tools.iter().any(|tool| raw::member(tool, "name") == Some(name.to_string().as_str())));
             if !known {
                 return call.error(-32602, "Unknown tool");
             }
@@ -320,33 +252,20 @@ fn by_default(call: Call) {
         }
         "prompts/get" => {
             let text = json!(format!("{} of {}", call.target(), built.name));
-            call.result(&format!(
-                r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":{text}}}}}]}}"#
-            ));
+            call.result(&format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":{text}}}}}]}}"#));
         }
         "resources/read" => {
-            let (uri, text) = (
-                json!(call.target()),
-                json!(format!("{} of {}", call.target(), built.name)),
-            );
-            call.result(&format!(
-                r#"{{"contents":[{{"uri":{uri},"mimeType":"text/plain","text":{text}}}]}}"#
-            ));
+            let (uri, text) = (json!(call.target()), json!(format!("{} of {}", call.target(), built.name)));
+            call.result(&format!(r#"{{"contents":[{{"uri":{uri},"mimeType":"text/plain","text":{text}}}]}}"#));
         }
-        "completion/complete" => {
-            call.result(r#"{"completion":{"values":["one","two"],"hasMore":false}}"#)
-        }
-        "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => {
-            call.result("{}")
-        }
+        "completion/complete" => call.result(r#"{"completion":{"values":["one","two"],"hasMore":false}}"#),
+        "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe" => call.result("{}"),
         _ => call.error(-32601, "Method not found"),
     }
 }
 
 fn plain(status: u16, text: &str) -> Response<Body> {
-    let mut response = Response::new(BodyExt::boxed(Full::new(Bytes::copy_from_slice(
-        text.as_bytes(),
-    ))));
+    let mut response = Response::new(BodyExt::boxed(Full::new(Bytes::copy_from_slice(text.as_bytes()))));
     *response.status_mut() = StatusCode::from_u16(status).expect("a status");
     response
 }

@@ -119,9 +119,7 @@ struct Session {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Backend {
@@ -140,11 +138,7 @@ impl Backend {
 
     /// A backend with these tools, each of which answers with its own name and its arguments.
     pub async fn with_tools(name: &str, tools: &[&str]) -> Self {
-        tools
-            .iter()
-            .fold(Self::builder(name), |builder, tool| builder.tool(tool))
-            .start()
-            .await
+        tools.iter().fold(Self::builder(name), |builder, tool| builder.tool(tool)).start().await
     }
 
     pub fn url(&self) -> String {
@@ -163,11 +157,7 @@ impl Backend {
     /// The requests with this JSON-RPC method, or HTTP verb.
     pub fn seen_of(&self, method: &str) -> Vec<Seen> {
         let wanted = |seen: &Seen| seen.method.as_deref() == Some(method) || seen.verb == method;
-        lock(&self.state.log)
-            .iter()
-            .filter(|seen| wanted(seen))
-            .cloned()
-            .collect()
+        lock(&self.state.log).iter().filter(|seen| wanted(seen)).cloned().collect()
     }
 
     /// Waits until `count` requests with this method arrived, and gives them.
@@ -192,18 +182,12 @@ impl Backend {
 
     /// Waits until this many sessions are open.
     pub async fn has_sessions(&self, count: usize) {
-        crate::eventually(&format!("{count} open sessions at the backend"), || {
-            (self.sessions().len() == count).then_some(())
-        })
-        .await;
+        crate::eventually(&format!("{count} open sessions at the backend"), || (self.sessions().len() == count).then_some(())).await;
     }
 
     /// What the client of a session said about itself at `initialize`.
     pub fn init_of(&self, session: &str) -> Value {
-        lock(&self.state.sessions)
-            .get(session)
-            .map(|session| session.init.clone())
-            .unwrap_or_default()
+        lock(&self.state.sessions).get(session).map(|session| session.init.clone()).unwrap_or_default()
     }
 
     /// Forgets all sessions, as a restart does: the next request of each gets 404.
@@ -223,11 +207,7 @@ impl Backend {
     /// Sends a message on the session's own stream; waits until that is open.
     pub async fn push(&self, session: &str, message: &str) {
         let stream = crate::eventually("the session's own stream at the backend", || {
-            lock(&self.state.sessions)
-                .get(session)?
-                .stream
-                .clone()
-                .filter(|stream| !stream.is_closed())
+            lock(&self.state.sessions).get(session)?.stream.clone().filter(|stream| !stream.is_closed())
         });
         let _ = stream.await.send(call::event(None, message)).await;
     }
@@ -236,16 +216,12 @@ impl Backend {
     pub async fn ask(&self, session: &str, id: &str, method: &str, params: &str) -> String {
         let response = self.state.expect_response(session, id);
         self.push(session, &raw::request(id, method, params)).await;
-        within("the client's response", response)
-            .await
-            .expect("the backend lives")
+        within("the client's response", response).await.expect("the backend lives")
     }
 
     /// True when the client has closed the session's own stream.
     pub fn stream_is_closed(&self, session: &str) -> bool {
-        lock(&self.state.sessions)
-            .get(session)
-            .is_none_or(|session| session.stream.as_ref().is_none_or(mpsc::Sender::is_closed))
+        lock(&self.state.sessions).get(session).is_none_or(|session| session.stream.as_ref().is_none_or(mpsc::Sender::is_closed))
     }
 
     /// Ends the session's own stream.
@@ -270,11 +246,7 @@ impl State {
     }
 
     fn new_session(&self, init: Value, stream: Option<mpsc::Sender<Bytes>>) -> String {
-        let id = format!(
-            "{}-{}",
-            self.built.name,
-            self.count.fetch_add(1, Ordering::SeqCst)
-        );
+        let id = format!("{}-{}", self.built.name, self.count.fetch_add(1, Ordering::SeqCst));
         lock(&self.sessions).insert(id.clone(), Session { init, stream });
         id
     }
@@ -287,10 +259,7 @@ impl Builder {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.scripts.insert(
-            method.to_owned(),
-            Arc::new(move |call| Box::pin(script(call))),
-        );
+        self.scripts.insert(method.to_owned(), Arc::new(move |call| Box::pin(script(call))));
         self
     }
 
@@ -311,26 +280,17 @@ impl Builder {
 
     #[must_use]
     pub fn prompt(self, name: &str) -> Self {
-        self.item(
-            "prompts",
-            &format!(r#"{{"name":"{name}","description":"Scripted: {name}"}}"#),
-        )
+        self.item("prompts", &format!(r#"{{"name":"{name}","description":"Scripted: {name}"}}"#))
     }
 
     #[must_use]
     pub fn resource(self, uri: &str) -> Self {
-        self.item(
-            "resources",
-            &format!(r#"{{"uri":"{uri}","name":"{uri}","mimeType":"text/plain"}}"#),
-        )
+        self.item("resources", &format!(r#"{{"uri":"{uri}","name":"{uri}","mimeType":"text/plain"}}"#))
     }
 
     #[must_use]
     pub fn template(self, template: &str) -> Self {
-        self.item(
-            "resourceTemplates",
-            &format!(r#"{{"uriTemplate":"{template}","name":"{template}"}}"#),
-        )
+        self.item("resourceTemplates", &format!(r#"{{"uriTemplate":"{template}","name":"{template}"}}"#))
     }
 
     /// Adds a raw item to the list result whose field is `tools`, `prompts`, `resources` or `resourceTemplates`.
@@ -389,12 +349,8 @@ impl Builder {
     }
 
     async fn serve(self, addr: SocketAddr) -> Backend {
-        let listener = TcpListener::bind(addr)
-            .await
-            .unwrap_or_else(|error| panic!("{addr}: {error}"));
-        let addr = listener
-            .local_addr()
-            .expect("a bound socket has an address");
+        let listener = TcpListener::bind(addr).await.unwrap_or_else(|error| panic!("{addr}: {error}"));
+        let addr = listener.local_addr().expect("a bound socket has an address");
         let state = Arc::new(State {
             built: self,
             log: Mutex::default(),
@@ -406,11 +362,7 @@ impl Builder {
             connections: AtomicUsize::new(0),
         });
         let accept = tokio::spawn(http::accept(listener, state.clone())).abort_handle();
-        Backend {
-            addr,
-            state,
-            accept,
-        }
+        Backend { addr, state, accept }
     }
 }
 
@@ -422,22 +374,15 @@ pub struct Hole {
 
 impl Hole {
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0")
-            .await
-            .expect("the loopback has free ports");
-        let addr = listener
-            .local_addr()
-            .expect("a bound socket has an address");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("the loopback has free ports");
+        let addr = listener.local_addr().expect("a bound socket has an address");
         let accept = tokio::spawn(async move {
             let mut held = Vec::new();
             while let Ok((socket, _)) = listener.accept().await {
                 held.push(socket);
             }
         });
-        Self {
-            addr,
-            accept: accept.abort_handle(),
-        }
+        Self { addr, accept: accept.abort_handle() }
     }
 
     pub fn url(&self) -> String {

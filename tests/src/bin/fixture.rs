@@ -8,9 +8,7 @@ use tokio::{io::AsyncReadExt, net::TcpListener};
 async fn main() -> std::io::Result<()> {
     let port: u16 = match std::env::args().nth(1) {
         None => 0,
-        Some(port) => port
-            .parse()
-            .map_err(|_| std::io::Error::other(format!("{port} is not a port")))?,
+        Some(port) => port.parse().map_err(|_| std::io::Error::other(format!("{port} is not a port")))?,
     };
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     println!("http://{}/mcp", listener.local_addr()?);

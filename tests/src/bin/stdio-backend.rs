@@ -34,22 +34,9 @@ struct Backend {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    let path = arguments
-        .iter()
-        .position(|argument| argument == "--log")
-        .and_then(|at| arguments.get(at + 1));
-    let log = path.map(|path| {
-        OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(path)
-            .expect("the log can be opened")
-    });
-    let mut backend = Backend {
-        log,
-        out: std::io::stdout(),
-        input: std::io::stdin().lock(),
-    };
+    let path = arguments.iter().position(|argument| argument == "--log").and_then(|at| arguments.get(at + 1));
+    let log = path.map(|path| OpenOptions::new().create(true).append(true).open(path).expect("the log can be opened"));
+    let mut backend = Backend { log, out: std::io::stdout(), input: std::io::stdin().lock() };
     backend.note("start");
     if has("--exit-at-start") {
         backend.note("exit");
@@ -57,11 +44,9 @@ fn main() {
     }
     if has("--grandchild") {
         // Holds the pipes open after its parent is gone, as a shell wrapper's child does.
-        let child = std::process::Command::new("sleep")
-            .arg("600")
-            .spawn()
-            .expect("sleep exists");
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("sleep exists");
         backend.note(&format!("child {}", child.id()));
+        std::thread::spawn(move || child.wait());
     }
     if has("--greet-with-garbage") {
         backend.write(b"Starting the server...\n\n{\"not\":\"a message\"}\n[1,2\n");
@@ -88,10 +73,7 @@ impl Backend {
 
     fn read(&mut self) -> Option<String> {
         let mut line = Vec::new();
-        self.input
-            .read_until(b'\n', &mut line)
-            .ok()
-            .filter(|&read| read > 0)?;
+        self.input.read_until(b'\n', &mut line).ok().filter(|&read| read > 0)?;
         let line = String::from_utf8_lossy(&line).trim_end().to_owned();
         let shown: String = line.chars().take(4000).collect();
         self.note(&format!("in {shown}"));
@@ -118,11 +100,7 @@ impl Backend {
         let result = match method.as_str() {
             "initialize" => {
                 let version = member(params, "protocolVersion").unwrap_or("\"2025-11-25\"");
-                let version = if version < "\"2026" {
-                    version
-                } else {
-                    "\"2025-11-25\""
-                };
+                let version = if version < "\"2026" { version } else { "\"2025-11-25\"" };
                 format!(
                     r#"{{"protocolVersion":{version},"capabilities":{{"tools":{{"listChanged":true}},"logging":{{}}}},"serverInfo":{{"name":"stdio-backend","version":"1"}}}}"#
                 )
@@ -142,14 +120,11 @@ impl Backend {
         let arguments = member(params, "arguments").unwrap_or("{}");
         let text = match member(params, "name")?.trim_matches('"') {
             "echo" => {
-                return Some(format!(
-                    r#"{{"content":[],"structuredContent":{arguments}}}"#
-                ));
+                return Some(format!(r#"{{"content":[],"structuredContent":{arguments}}}"#));
             }
             "pid" => std::process::id().to_string(),
             "env" => {
-                let name: String =
-                    member(arguments, "name").and_then(|name| serde_json::from_str(name).ok())?;
+                let name: String = member(arguments, "name").and_then(|name| serde_json::from_str(name).ok())?;
                 std::env::var(name).unwrap_or_else(|_| "(not set)".to_owned())
             }
             "cwd" => std::env::current_dir().ok()?.display().to_string(),
@@ -173,8 +148,7 @@ impl Backend {
                 let token = member(params, "_meta").and_then(|meta| member(meta, "progressToken"));
                 for step in 1..=3 {
                     if let Some(token) = token {
-                        let params =
-                            format!(r#"{{"progressToken":{token},"progress":{step},"total":3}}"#);
+                        let params = format!(r#"{{"progressToken":{token},"progress":{step},"total":3}}"#);
                         self.send(&raw::notification("notifications/progress", &params));
                     }
                 }
@@ -188,16 +162,10 @@ impl Backend {
                     let message = Message::parse(text.as_bytes())?;
                     match (message.id, message.result, message.error) {
                         (Some(reply), Some(result), _) if reply.get() == r#""ask-1""# => {
-                            return Some(format!(
-                                r#"{{"content":[],"structuredContent":{}}}"#,
-                                result.get()
-                            ));
+                            return Some(format!(r#"{{"content":[],"structuredContent":{}}}"#, result.get()));
                         }
                         (Some(reply), _, Some(error)) if reply.get() == r#""ask-1""# => {
-                            return Some(format!(
-                                r#"{{"content":[],"isError":true,"structuredContent":{}}}"#,
-                                error.get()
-                            ));
+                            return Some(format!(r#"{{"content":[],"isError":true,"structuredContent":{}}}"#, error.get()));
                         }
                         _ => self.answer(&text),
                     }
@@ -210,16 +178,12 @@ impl Backend {
             }
         };
         let text = serde_json::to_string(&text).ok()?;
-        Some(format!(
-            r#"{{"content":[{{"type":"text","text":{text}}}]}}"#
-        ))
+        Some(format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#))
     }
 }
 
 fn tools() -> String {
-    let names = [
-        "echo", "pid", "env", "cwd", "garbage", "flood", "crash", "hang", "progress", "ask", "big",
-    ];
+    let names = ["echo", "pid", "env", "cwd", "garbage", "flood", "crash", "hang", "progress", "ask", "big"];
     let tools = names.map(|name| format!(r#"{{"name":"{name}","description":"Scripted: {name}","inputSchema":{{"type":"object"}}}}"#));
     format!(r#"{{"tools":[{}]}}"#, tools.join(","))
 }
