@@ -33,8 +33,7 @@ pub struct File {
     #[schemars(extend("default" = "127.0.0.1:8809"))]
     pub admin: Option<AdminAddress>,
     /// The MCP servers behind this gateway, by name; at least one, here or in the file given with `--mcp-servers`. The order here is the order of merged lists. A name is one
-    /// to 64 letters, digits, `-` and `_`, starts with a letter or digit, does not end with `_` and does not contain `__`, which
-    /// separates backend and name in merged lists.
+    /// to 64 letters, digits, `-` and `_`, and starts with a letter or digit.
     pub backends: Option<Entries<BackendFile>>,
     /// The endpoints that clients see, by path. Absent: one at `/mcp` with every backend.
     pub virtual_hosts: Option<Entries<Option<VirtualHostFile>>>,

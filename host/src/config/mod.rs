@@ -141,8 +141,18 @@ fn check(
     let mcp = Source { doc: mcp_doc.as_ref().unwrap_or(&nothing), base: base(&mcp) };
 
     let mut drafts = main_drafts(&main, &mut file);
+    let before = problems.len();
     if let Some(servers) = servers {
         drafts.extend(mcp_servers::drafts(&mcp, servers, &mut problems, &mut warnings));
+    }
+    // That there is none is news only where none was refused.
+    let refused = problems.len() > before || main.doc.incomplete(&["backends".into()]) || mcp.doc.incomplete(&[]);
+    if drafts.is_empty() && !refused && !main.doc.is_pruned(main.doc.root.id) {
+        let place = match main_doc {
+            Some(_) => main.doc.key_place(&["backends".into()]),
+            None => mcp.doc.place(&[]),
+        };
+        problems.push(Problem::new(place, "no backend to serve; name at least one MCP server, with a `url` or a `command`"));
     }
     let mut cx = Cx { env, problems: &mut problems, warnings: &mut warnings };
     let config = resolve::resolve(&main, &file, drafts, overrides, &mut cx);

@@ -41,7 +41,7 @@ pub struct Config {
 /// One upstream MCP server.
 #[derive(Debug)]
 pub struct Backend {
-    /// `[A-Za-z0-9][A-Za-z0-9_-]{0,63}`, without `__` and not ending in `_`.
+    /// `[A-Za-z0-9][A-Za-z0-9_-]{0,63}`.
     pub name: Arc<str>,
     pub target: Target,
     pub timeouts: Timeouts,

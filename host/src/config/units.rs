@@ -85,7 +85,7 @@ pub fn show_size(bytes: u64) -> String {
             return format!("{}{unit}", bytes / size);
         }
     }
-    format!("{bytes}B")
+    if bytes == 0 { "0".to_owned() } else { format!("{bytes}B") }
 }
 
 // === impl Deserialize ===

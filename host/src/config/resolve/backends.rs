@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue, Uri};
 
 use super::limits::timeouts;
-use super::{Cx, Draft, Source, name_fault, resolve_path};
+use super::{Cx, Draft, name_fault, resolve_path};
 use crate::config::file::{BackendFile, Entries, Word};
 use crate::config::model::{Backend, Limits, Target};
 use crate::config::problem::Place;
@@ -35,7 +35,6 @@ const OWNED_HEADERS: &[&str] = &[
 
 /// The backends in order, with the place of each name for later complaints.
 pub fn backends(
-    main: &Source<'_>,
     drafts: Vec<Draft<'_>>,
     limits: &Limits,
     listen: &[SocketAddr],
@@ -43,10 +42,6 @@ pub fn backends(
 ) -> (Vec<Backend>, Vec<Place>) {
     let mut backends: Vec<Backend> = Vec::new();
     let mut places: Vec<Place> = Vec::new();
-    if drafts.is_empty() && !main.doc.incomplete(&["backends".into()]) {
-        let message = "no backend to serve; name at least one MCP server, with a `url` or a `command`";
-        cx.problem(main.doc.key_place(&["backends".into()]), message);
-    }
     for draft in drafts {
         let place = draft.source.doc.key_place(&draft.path);
         if let Some(fault) = name_fault(&draft.name) {
@@ -132,14 +127,15 @@ fn parse_url(text: &str) -> Result<Uri, String> {
         return Err("has a fragment (`#…`), which is never sent; remove it".to_owned());
     }
     let uri: Uri = text.parse().map_err(|e| format!("is not a URL: {e}; write http://host:port/path"))?;
-    match uri.authority() {
-        Some(a) if a.host().is_empty() || a.port_u16() == Some(0) => Err("has no host or port that could be reached".to_owned()),
-        Some(a) if a.as_str().ends_with(':') || (a.port().is_some() && a.port_u16().is_none()) => {
-            Err("has a port that is not a number up to 65535".to_owned())
-        }
-        Some(_) => Ok(uri),
-        None => Err("has no host; write http://host:port/path".to_owned()),
+    let Some(authority) = uri.authority() else { return Err("has no host; write http://host:port/path".to_owned()) };
+    let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    if authority.host().is_empty() {
+        return Err("has no host; write http://host:port/path".to_owned());
     }
+    if !port.is_empty() && authority.port_u16().unwrap_or(0) == 0 {
+        return Err("has a port that is not a number from 1 to 65535".to_owned());
+    }
+    Ok(uri)
 }
 
 fn check_url(uri: &Uri, headers: Option<&Entries<Secret>>, listen: &[SocketAddr], place: Place, cx: &mut Cx<'_>) {

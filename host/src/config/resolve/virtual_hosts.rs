@@ -200,7 +200,7 @@ impl Host<'_> {
             return Some(shipped(name, config, self.place(at)));
         }
         let message = format!(
-            "no policy `{name}` ships with Lockgate; {}; for one of your own write {{ name: …, component: ./file.wasm }}",
+            "no policy `{name}` ships with Lockgate (one of your own is {{ name: …, component: ./file.wasm }}); {}",
             suggest(name, SHIPPED_POLICIES)
         );
         cx.problem(self.place(at), message);

@@ -15,14 +15,14 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, Unexp
 use serde::forward_to_deserialize_any;
 
 use super::tree::{Doc, Entry, Kind, Node, Scalar};
-use crate::config::problem::{Problems, suggest};
+use crate::config::problem::{Problem, Problems, suggest};
 
 /// Keys that the format does not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
     /// Each is a problem (our own file).
     Refuse,
-    /// Each is passed over; the caller is told by [`unknown`](decode) (files that other programs own).
+    /// Each is passed over, below the top level with a warning (files that other programs own).
     Tolerate,
 }
 
@@ -38,28 +38,29 @@ pub fn decode<T: DeserializeOwned>(
         let unknown_keys = RefCell::new(Vec::new());
         let result = T::deserialize(De { node: &doc.root, doc, unknown: &unknown_keys });
         for (id, message) in unknown_keys.into_inner() {
-            let problem = crate::config::problem::Problem::new(doc.key_place(&doc.path_of(id)), message);
+            let place = doc.node_place(id, true);
             match unknown {
                 Unknown::Refuse => {
-                    problems.push(problem);
+                    problems.push(Problem::new(place, message));
                     doc.prune(id);
                 }
-                Unknown::Tolerate => tolerated.push(problem),
+                // The top level of such a file is all its owner's own.
+                Unknown::Tolerate if doc.depth(id) > 1 => tolerated.push(Problem::new(place, "is not used here")),
+                Unknown::Tolerate => {}
             }
         }
         match result {
             Ok(value) => return Some(value),
             Err(fault) => {
                 let id = fault.node.unwrap_or(doc.root.id);
-                let path = doc.path_of(id);
                 // A key that is missing because it was refused is no news.
-                if !(fault.missing && doc.incomplete(&path)) {
-                    problems.push(doc.problem(&path, fault.message));
+                if !(fault.missing && doc.incomplete_node(id)) {
+                    problems.push(Problem::new(doc.node_place(id, false), fault.message));
                 }
+                doc.prune(id);
                 if id == doc.root.id {
                     return None;
                 }
-                doc.prune(id);
             }
         }
     }
@@ -131,7 +132,11 @@ impl<'a> De<'a> {
     }
 
     fn wrong(self, expected: &str) -> Fault {
-        de::Error::custom(format_args!("expected {expected}, found {}", self.node.what()))
+        let advice = match &self.node.kind {
+            Kind::Scalar(scalar) if scalar.is_null() && expected == "text" => "; put it in quotes if it is meant as text",
+            _ => "",
+        };
+        de::Error::custom(format_args!("expected {expected}, found {}{advice}", self.node.what()))
     }
 
     fn scalar(self, expected: &str) -> Result<&'a Scalar, Fault> {

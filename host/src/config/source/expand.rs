@@ -15,8 +15,7 @@ pub fn expand(doc: &mut Doc, lookup: Lookup<'_>, problems: &mut Problems) {
     let mut failed = Vec::new();
     walk(&mut doc.root, lookup, &mut failed);
     for (id, message) in failed {
-        let problem = { Problem::new(doc.place(&doc.path_of(id)), message) };
-        problems.push(problem);
+        problems.push(Problem::new(doc.node_place(id, false), message));
         doc.prune(id);
     }
 }
