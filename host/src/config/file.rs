@@ -337,7 +337,9 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
             format!("`{text}` has no address; write 127.0.0.1:{port} for this machine only, or 0.0.0.0:{port} for all interfaces")
         }
         Some(_) if text.parse::<std::net::Ipv6Addr>().is_err() => {
-            format!("`{text}` is not an address and port; names are not resolved here, write an IP address such as 127.0.0.1:8808 or [::1]:8808")
+            format!(
+                "`{text}` is not an address and port; names are not resolved here, write an IP address such as 127.0.0.1:8808 or [::1]:8808"
+            )
         }
         _ => format!("`{text}` is not an address and port; write one such as 127.0.0.1:8808 or [::1]:8808"),
     })

@@ -29,8 +29,8 @@ pub use auth::{ANONYMOUS, Auth, Token};
 pub use file::{AdminAddress, parse_address};
 pub use hosts::HttpConfig;
 pub use model::{
-    Alias, AliasKind, Backend, Config, Limits, LogConfig, LogFormat, PolicyRef, PolicySource, SHIPPED_POLICIES,
-    SessionConfig, ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
+    Alias, AliasKind, Backend, Config, Limits, LogConfig, LogFormat, PolicyRef, PolicySource, SHIPPED_POLICIES, SessionConfig,
+    ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
 };
 pub use problem::{Place, Problem, Problems};
 pub use resolve::Overrides;
@@ -108,13 +108,7 @@ struct Input {
     base: PathBuf,
 }
 
-fn check(
-    main: Option<Input>,
-    mcp: Option<Input>,
-    overrides: &Overrides,
-    env: Lookup<'_>,
-    files: Vec<PathBuf>,
-) -> Result<Loaded, Problems> {
+fn check(main: Option<Input>, mcp: Option<Input>, overrides: &Overrides, env: Lookup<'_>, files: Vec<PathBuf>) -> Result<Loaded, Problems> {
     let mut problems = Problems::default();
     let mut warnings = Problems::default();
 
@@ -128,12 +122,9 @@ fn check(
     for doc in main_doc.iter_mut().chain(mcp_doc.iter_mut()) {
         expand(doc, env, &mut problems);
     }
-    let mut file: file::File = main_doc
-        .as_mut()
-        .and_then(|doc| decode(doc, Unknown::Refuse, &mut problems, &mut warnings))
-        .unwrap_or_default();
-    let servers: Option<McpServersFile> =
-        mcp_doc.as_mut().and_then(|doc| decode(doc, Unknown::Tolerate, &mut problems, &mut warnings));
+    let mut file: file::File =
+        main_doc.as_mut().and_then(|doc| decode(doc, Unknown::Refuse, &mut problems, &mut warnings)).unwrap_or_default();
+    let servers: Option<McpServersFile> = mcp_doc.as_mut().and_then(|doc| decode(doc, Unknown::Tolerate, &mut problems, &mut warnings));
 
     let nothing = Doc::new("(defaults)".into(), Node { id: 0, at: Mark::default(), kind: Kind::Map(Vec::new()) });
     let base = |input: &Option<Input>| input.as_ref().map(|i| i.base.clone()).unwrap_or_default();

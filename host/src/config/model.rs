@@ -203,12 +203,7 @@ impl Config {
 
 impl Default for SessionConfig {
     fn default() -> Self {
-        SessionConfig {
-            idle_timeout: Duration::from_secs(30 * 60),
-            max_lifetime: None,
-            max_per_principal: 10_000,
-            max_total: 50_000,
-        }
+        SessionConfig { idle_timeout: Duration::from_secs(30 * 60), max_lifetime: None, max_per_principal: 10_000, max_total: 50_000 }
     }
 }
 
