@@ -93,6 +93,13 @@ pub enum PolicyErrorKind {
 
 // === impl PolicyError ===
 
+impl PolicyError {
+    /// What a client may read: which policy failed and how, without the reason, which is for the operator (the log has it).
+    pub fn summary(&self) -> String {
+        format!("policy {} ({}), hook {}: {}", self.policy, self.version, self.hook, self.kind.label())
+    }
+}
+
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "policy {} ({}), hook {}: {}", self.policy, self.version, self.hook, self.kind)
@@ -146,4 +153,21 @@ pub(crate) fn quoted(text: &str) -> String {
     }
     let start: String = text.chars().take(MOST).collect();
     format!("{start:?}… ({} bytes)", text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_tells_the_operator_the_reason_and_a_client_only_who_failed() {
+        let error = PolicyError {
+            kind: PolicyErrorKind::BadSetting("line 3: secret".into()),
+            policy: "alias".into(),
+            version: "1.0".into(),
+            hook: Hook::AliasPublish,
+        };
+        assert_eq!(error.to_string(), "policy alias (1.0), hook alias.publish: its configuration does not fit: line 3: secret");
+        assert_eq!(error.summary(), "policy alias (1.0), hook alias.publish: bad_setting");
+    }
 }
