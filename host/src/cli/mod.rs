@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 pub use prepare::{Flags, Prepared, prepare};
 
-use crate::config::Problems;
+use crate::config::{LogFormat, Problems};
 
 /// Bad usage or configuration.
 const EXIT_USAGE: u8 = 2;
@@ -98,11 +98,19 @@ fn with_config(flags: &Flags, then: impl FnOnce(Prepared) -> anyhow::Result<Exit
     match prepare(flags) {
         Ok(prepared) => {
             for warning in prepared.warnings.iter() {
-                eprintln!("warning: {warning}");
+                eprintln!("{}", warning_line(&warning.to_string(), prepared.config.log.format));
             }
             finish(then(prepared))
         }
         Err(problems) => refuse(&problems),
+    }
+}
+
+/// Standard error belongs to the log, which may be promised to be JSON.
+fn warning_line(warning: &str, format: LogFormat) -> String {
+    match format {
+        LogFormat::Text => format!("warning: {warning}"),
+        LogFormat::Json => serde_json::json!({ "level": "WARN", "target": "lockgate::config", "message": warning }).to_string(),
     }
 }
 

@@ -46,12 +46,7 @@ pub fn root(doc: &Doc) -> &'static str {
 }
 
 /// The enabled servers as backends, in the order of the file.
-pub fn drafts<'a>(
-    source: &'a Source<'a>,
-    file: McpServersFile,
-    problems: &mut Problems,
-    warnings: &mut Problems,
-) -> Vec<Draft<'a>> {
+pub fn drafts<'a>(source: &'a Source<'a>, file: McpServersFile, problems: &mut Problems, warnings: &mut Problems) -> Vec<Draft<'a>> {
     let root = root(source.doc);
     let root_step: Step<'a> = root.into();
     let entries = if root == "servers" { file.servers } else { file.mcp_servers };

@@ -61,12 +61,7 @@ impl Cx<'_> {
     }
 
     /// The value, its default, or a problem if it is out of bounds. `why` is said when it is too large.
-    fn bounded<T: PartialOrd + Copy>(
-        &mut self,
-        place: impl FnOnce() -> Place,
-        value: Option<T>,
-        bounds: Bounds<T>,
-    ) -> T {
+    fn bounded<T: PartialOrd + Copy>(&mut self, place: impl FnOnce() -> Place, value: Option<T>, bounds: Bounds<T>) -> T {
         let Some(value) = value else { return bounds.default };
         let show = bounds.show;
         if value < bounds.least {

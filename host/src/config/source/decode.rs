@@ -17,6 +17,9 @@ use serde::forward_to_deserialize_any;
 use super::tree::{Doc, Entry, Kind, Node, Scalar};
 use crate::config::problem::{Problem, Problems, suggest};
 
+/// Faults that are collected before reading is given up: more than anybody repairs at once, and each costs a pass.
+const MAX_PASSES: usize = 256;
+
 /// Keys that the format does not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
@@ -28,13 +31,8 @@ pub enum Unknown {
 
 /// Reads the whole document as `T`. `None` if nothing is left to read; what was wrong is in `problems`. Unknown keys that
 /// were tolerated are added to `tolerated`.
-pub fn decode<T: DeserializeOwned>(
-    doc: &mut Doc,
-    unknown: Unknown,
-    problems: &mut Problems,
-    tolerated: &mut Problems,
-) -> Option<T> {
-    loop {
+pub fn decode<T: DeserializeOwned>(doc: &mut Doc, unknown: Unknown, problems: &mut Problems, tolerated: &mut Problems) -> Option<T> {
+    for _ in 0..MAX_PASSES {
         let unknown_keys = RefCell::new(Vec::new());
         let result = T::deserialize(De { node: &doc.root, doc, unknown: &unknown_keys });
         for (id, message) in unknown_keys.into_inner() {
@@ -64,6 +62,7 @@ pub fn decode<T: DeserializeOwned>(
             }
         }
     }
+    None
 }
 
 /// Why a value could not be read; the innermost place wins.
@@ -161,11 +160,7 @@ macro_rules! number {
             let scalar = self.scalar($expected)?;
             match scalar.text.replace('_', "").parse::<$type>() {
                 Ok(number) => visitor.$visit(number),
-                Err(_) => Err(de::Error::custom(format_args!(
-                    "expected {}, found `{}`",
-                    $expected,
-                    scalar.shown()
-                ))),
+                Err(_) => Err(de::Error::custom(format_args!("expected {}, found `{}`", $expected, scalar.shown()))),
             }
         }
     };
@@ -249,12 +244,7 @@ impl<'de> de::Deserializer<'de> for De<'_> {
         }
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Fault> {
+    fn deserialize_struct<V: Visitor<'de>>(self, _: &'static str, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
         let entries: &[Entry] = match &self.node.kind {
             Kind::Map(entries) => entries,
             Kind::Scalar(scalar) if scalar.is_null() => &[],
@@ -268,12 +258,7 @@ impl<'de> de::Deserializer<'de> for De<'_> {
         visitor.visit_map(Known { fields, inner: Entries { entries: entries.iter(), value: None, de: self } })
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Fault> {
+    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, variants: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
         if variants.iter().any(|v| v.starts_with('$')) {
             let (shape, name) = match &self.node.kind {
                 Kind::Scalar(_) => ("$text", "a single value"),
@@ -293,11 +278,7 @@ impl<'de> de::Deserializer<'de> for De<'_> {
         }
         let scalar = self.scalar(&format!("one of {}", variants.join(", ")))?;
         if !variants.contains(&scalar.text.as_str()) {
-            return Err(de::Error::custom(format_args!(
-                "`{}` is not one of {}",
-                scalar.shown(),
-                variants.join(", ")
-            )));
+            return Err(de::Error::custom(format_args!("`{}` is not one of {}", scalar.shown(), variants.join(", "))));
         }
         visitor.visit_enum(scalar.text.as_str().into_deserializer())
     }

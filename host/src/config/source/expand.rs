@@ -71,9 +71,7 @@ fn variable(inside: &str, lookup: Lookup<'_>) -> Result<String, String> {
         (Some(value), None) => Ok(value),
         (Some(value), Some(_)) if !value.is_empty() => Ok(value),
         (_, Some(default)) => Ok(default.to_owned()),
-        (None, None) => Err(format!(
-            "environment variable {name} is not set; set it, or give a default with `${{{name}:-…}}`"
-        )),
+        (None, None) => Err(format!("environment variable {name} is not set; set it, or give a default with `${{{name}:-…}}`")),
     }
 }
 

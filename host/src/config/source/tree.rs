@@ -240,8 +240,7 @@ pub fn show_path(path: &[Step<'_>]) -> String {
                 if !shown.is_empty() {
                     shown.push('.');
                 }
-                let simple = !key.is_empty()
-                    && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'));
+                let simple = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'));
                 if simple { shown.push_str(key) } else { shown.push_str(&format!("{key:?}")) }
             }
         }

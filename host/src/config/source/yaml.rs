@@ -21,15 +21,8 @@ pub fn parse(file: Arc<str>, text: &str, problems: &mut Problems) -> Option<Doc>
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
     let parser = Parser::new_from_str_with_options(text, options);
-    let mut builder = Builder {
-        file: file.clone(),
-        parser,
-        next_id: 0,
-        anchors: HashMap::new(),
-        path: Vec::new(),
-        tagged: Vec::new(),
-        problems,
-    };
+    let mut builder =
+        Builder { file: file.clone(), parser, next_id: 0, anchors: HashMap::new(), path: Vec::new(), tagged: Vec::new(), problems };
     match builder.document() {
         Ok(root) => {
             let mut doc = Doc::new(file, root);
@@ -205,9 +198,7 @@ impl<'a> Builder<'a, '_> {
             Kind::Scalar(s) => Kind::Scalar(s.clone()),
             Kind::List(items) => Kind::List(items.iter().map(|n| self.copy(n)).collect::<Result<_, _>>()?),
             Kind::Map(entries) => {
-                let copied = entries.iter().map(|e| {
-                    Ok(Entry { key: e.key.clone(), at: e.at, value: self.copy(&e.value)? })
-                });
+                let copied = entries.iter().map(|e| Ok(Entry { key: e.key.clone(), at: e.at, value: self.copy(&e.value)? }));
                 Kind::Map(copied.collect::<Result<_, Stop>>()?)
             }
         };
@@ -278,5 +269,5 @@ fn syntax_problem(file: Arc<str>, text: &str, error: &ScanError) -> Problem {
 }
 
 fn has_bare_expansion(line: &str) -> bool {
-    line.match_indices("${").any(|(at, _)| line[..at].matches(['"', '\'']).count() % 2 == 0)
+    line.match_indices("${").any(|(at, _)| line[..at].matches(['"', '\'']).count().is_multiple_of(2))
 }

@@ -53,9 +53,7 @@ fn the_order_of_the_file_is_kept() {
     let config = accepted(&format!("backends:\n{yaml}"));
     let read: Vec<_> = config.backends.iter().map(|b| &*b.name).collect();
     assert_eq!(read, names);
-    let config = accepted(&format!(
-        "backends:\n{yaml}virtual_hosts:\n  /z: {{ backends: [mid, zeta] }}\n  /a: {{}}\n  /all:\n"
-    ));
+    let config = accepted(&format!("backends:\n{yaml}virtual_hosts:\n  /z: {{ backends: [mid, zeta] }}\n  /a: {{}}\n  /all:\n"));
     let hosts: Vec<_> = config.virtual_hosts.iter().map(|h| (&*h.path, h.backends.clone())).collect();
     assert_eq!(hosts, [("/z", vec![2, 0]), ("/a", (0..7).collect()), ("/all", (0..7).collect())]);
 }
@@ -239,8 +237,5 @@ fn a_clients_list_adds_to_the_file() {
 
     let json = r#"{ "servers": { "own": { "command": "server" } } }"#;
     let told = load_json(Some(yaml), json).unwrap_err().to_string();
-    assert_eq!(
-        told,
-        "servers.json:1:16: servers.own: this name is taken by lockgate.yaml:2:13: backends.own; rename one of them"
-    );
+    assert_eq!(told, "servers.json:1:16: servers.own: this name is taken by lockgate.yaml:2:13: backends.own; rename one of them");
 }

@@ -81,10 +81,7 @@ fn flags_are_named_in_what_is_said_about_them() {
     assert!(told.starts_with("--listen: 0.0.0.0:8808 is not loopback"), "{told}");
 
     let same = "127.0.0.1:9000";
-    let overrides = Overrides {
-        listen: vec![same.parse().unwrap()],
-        admin: Some(AdminAddress(Some(same.parse().unwrap()))),
-    };
+    let overrides = Overrides { listen: vec![same.parse().unwrap()], admin: Some(AdminAddress(Some(same.parse().unwrap()))) };
     let told = check(input("lockgate.yaml", yaml), None, &overrides, &env, Vec::new()).unwrap_err().to_string();
     assert!(told.starts_with("--admin: 127.0.0.1:9000 is where clients connect"), "{told}");
 }
