@@ -5,12 +5,13 @@
 
 use super::error::BackendError;
 use super::handshake;
+use super::inner::{Inner, lock};
 use super::link::Link;
 use super::pipe::Registered;
 use super::restore::Memo;
-use super::upstream::{Inner, lock};
+use super::waits::Waits;
 use super::{CallEvent, CallId};
-use crate::protocol::Response;
+use crate::protocol::{Response, method};
 use serde_json::value::RawValue;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -36,9 +37,19 @@ pub struct Call {
     aside: Option<mpsc::Receiver<CallEvent>>,
     stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     clock: Clock,
+    waits: Arc<Waits>,
     /// What a success changes for the next connection.
     memo: Option<Memo>,
     done: bool,
+}
+
+/// What a call begins with.
+pub(super) struct Start {
+    pub link: Arc<Link>,
+    pub id: CallId,
+    pub way: Way,
+    pub aside: Option<mpsc::Receiver<CallEvent>>,
+    pub memo: Option<Memo>,
 }
 
 pub(super) enum Way {
@@ -47,9 +58,10 @@ pub(super) enum Way {
 }
 
 impl Call {
-    pub(super) fn new(inner: Arc<Inner>, link: Arc<Link>, id: CallId, way: Way, aside: Option<mpsc::Receiver<CallEvent>>, deadline: Instant, limit: Duration, memo: Option<Memo>) -> Call {
+    pub(super) fn new(inner: Arc<Inner>, start: Start, deadline: Instant, limit: Duration) -> Call {
+        let Start { link, id, way, aside, memo } = start;
         let stopped = Box::pin(inner.stop.clone().cancelled_owned());
-        Call { id, inner, link, way, aside, stopped, clock: Clock::new(deadline, limit), memo, done: false }
+        Call { id, inner, link, way, aside, stopped, clock: Clock::new(deadline, limit), waits: Arc::default(), memo, done: false }
     }
 
     /// The id of the request on the upstream hop; also its progress token.
@@ -62,16 +74,6 @@ impl Call {
     /// Over HTTP the request leaves when this is first polled.
     pub async fn next(&mut self) -> CallEvent {
         poll_fn(|cx| self.poll_next(cx)).await
-    }
-
-    /// Stops the clock while the call waits for the client and not for the backend.
-    pub fn pause(&mut self) {
-        self.clock.pause();
-    }
-
-    /// Lets the clock run again, from where it was.
-    pub fn resume(&mut self) {
-        self.clock.resume();
     }
 
     /// Tells the server that the answer is no longer wanted, and ends the exchange. `reason` is the client's own JSON text.
@@ -105,7 +107,7 @@ impl Call {
         if self.stopped.as_mut().poll(cx).is_ready() {
             return Poll::Ready(self.hand_out(CallEvent::Failed(BackendError::Closed)));
         }
-        if self.clock.poll(cx).is_ready() {
+        if self.clock.poll(cx, &self.waits).is_ready() {
             let failed = CallEvent::Failed(self.late());
             return Poll::Ready(self.hand_out(failed));
         }
@@ -136,6 +138,16 @@ impl Call {
                 self.end();
             }
             CallEvent::Failed(_) => self.end(),
+            CallEvent::Request(request) => {
+                self.inner.questions.asked(&request.id, &self.waits);
+                self.clock.handed_out();
+            }
+            CallEvent::Notification(note) if &*note.method == method::CANCELLED => {
+                if let Ok(Some(id)) = note.token_param(&["requestId"]) {
+                    self.inner.questions.answered(&id.value);
+                }
+                self.clock.handed_out();
+            }
             _ => self.clock.handed_out(),
         }
         event
@@ -146,6 +158,7 @@ impl Call {
         self.aside = None;
         self.way = Way::over();
         lock(&self.inner.tokens).remove(&self.id);
+        self.inner.questions.forget(&self.waits);
     }
 }
 
@@ -216,18 +229,18 @@ impl Slot {
     }
 }
 
-/// Counts the time that the backend takes; the time that the caller takes between two events, or while paused, does not count.
+/// Counts the time that the backend takes. The time that the caller takes between two events does not count, nor the time in which
+/// a question of the server waits for the client.
 struct Clock {
     limit: Duration,
     sleep: Pin<Box<Sleep>>,
     /// When the caller got the last event, until it asks for the next one.
     given: Option<Instant>,
-    paused: Option<Instant>,
 }
 
 impl Clock {
     fn new(deadline: Instant, limit: Duration) -> Clock {
-        Clock { limit, sleep: Box::pin(tokio::time::sleep_until(deadline)), given: None, paused: None }
+        Clock { limit, sleep: Box::pin(tokio::time::sleep_until(deadline)), given: None }
     }
 
     fn handed_out(&mut self) {
@@ -235,24 +248,8 @@ impl Clock {
     }
 
     fn asked(&mut self) {
-        if let Some(given) = self.given.take()
-            && self.paused.is_none()
-        {
+        if let Some(given) = self.given.take() {
             self.put_off(given.elapsed());
-        }
-    }
-
-    fn pause(&mut self) {
-        let now = Instant::now();
-        if self.paused.is_none() {
-            self.paused = Some(self.given.take().unwrap_or(now));
-        }
-    }
-
-    fn resume(&mut self) {
-        if let Some(paused) = self.paused.take() {
-            self.given = None;
-            self.put_off(paused.elapsed());
         }
     }
 
@@ -262,10 +259,14 @@ impl Clock {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.paused.is_some() {
-            return Poll::Pending;
+    fn poll(&mut self, cx: &mut Context<'_>, waits: &Waits) -> Poll<()> {
+        while self.sleep.as_mut().poll(cx).is_ready() {
+            let waited = waits.claim();
+            if waited.is_zero() {
+                return Poll::Ready(());
+            }
+            self.put_off(waited);
         }
-        self.sleep.as_mut().poll(cx)
+        Poll::Pending
     }
 }

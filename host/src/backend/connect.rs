@@ -10,12 +10,13 @@
 
 use super::backoff::Backoff;
 use super::error::BackendError;
-use super::http::link::HttpLink;
+use super::http::link::{HttpLink, Refusal};
+use super::inner::{DEMAND, Inner, Phase, lock};
 use super::link::{Link, Wiring};
 use super::restore;
 use super::target::{HttpTransport, Target};
-use super::upstream::{Inner, Phase, lock};
 use super::{FromServer, ServerHello, pipe, stdio};
+use ::http::StatusCode;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,8 +33,6 @@ const RESTORE_AT_ONCE: usize = 8;
 const END: Duration = Duration::from_secs(5);
 /// A connection that lived so long was a good one: the next waits start small.
 const GOOD: Duration = Duration::from_secs(10);
-/// Between two attempts on demand.
-const DEMAND: Duration = Duration::from_millis(750);
 
 pub async fn run(inner: Arc<Inner>) {
     tokio::join!(connect(&inner), announce(&inner));
@@ -52,7 +51,8 @@ async fn connect(inner: &Arc<Inner>) {
             Some(link) => Phase::Renewing(link.clone()),
             None => Phase::Connecting,
         });
-        let link = match attempt(inner, epoch, &mut transport).await {
+        // Boxed: what an attempt needs is large, and an idle upstream is to be small.
+        let link = match Box::pin(attempt(inner, epoch, &mut transport)).await {
             Attempt::Stopped => return,
             Attempt::Up(link) => link,
             Attempt::Failed(why) => {
@@ -66,7 +66,7 @@ async fn connect(inner: &Arc<Inner>) {
         tracing::info!(backend = %inner.backend.name, session = %inner.hello.session_tag, version = %link.hello.version, renewed = lost.is_some(), "connected");
         inner.phase.send_replace(Phase::Up(link.clone()));
         let ended = tokio::select! {
-            () = inner.stop.cancelled() => return end(inner, &link).await,
+            () = inner.stop.cancelled() => return Box::pin(end(inner, &link)).await,
             () = is_lost(inner, epoch) => None,
             why = link.ended() => Some(why),
         };
@@ -136,7 +136,7 @@ async fn open(inner: &Arc<Inner>, epoch: u64, found: &mut Option<HttpTransport>)
         let streamable = || HttpLink::open(inner, HttpLink::new(uri.clone(), headers), epoch);
         let sse = || pipe::sse::open(inner, uri, headers, epoch);
         match found.unwrap_or(*transport) {
-            HttpTransport::StreamableHttp => streamable().await,
+            HttpTransport::StreamableHttp => streamable().await.map_err(|refusal| refusal.error),
             HttpTransport::Sse => {
                 let result = sse().await;
                 if result.is_err() {
@@ -150,7 +150,7 @@ async fn open(inner: &Arc<Inner>, epoch: u64, found: &mut Option<HttpTransport>)
                     *found = Some(HttpTransport::StreamableHttp);
                     Ok(link)
                 }
-                Err(error) if may_be_older(&error) => match sse().await {
+                Err(Refusal { error, status }) if may_be_older(status) => match sse().await {
                     Ok(link) => {
                         *found = Some(HttpTransport::Sse);
                         Ok(link)
@@ -160,7 +160,7 @@ async fn open(inner: &Arc<Inner>, epoch: u64, found: &mut Option<HttpTransport>)
                         Err(error)
                     }
                 },
-                Err(error) => Err(error),
+                Err(Refusal { error, .. }) => Err(error),
             },
         }
     };
@@ -168,8 +168,8 @@ async fn open(inner: &Arc<Inner>, epoch: u64, found: &mut Option<HttpTransport>)
 }
 
 /// Whether a refused initialize may mean a server of 2024-11-05 (2025-11-25 transports, "Backwards Compatibility").
-fn may_be_older(error: &BackendError) -> bool {
-    matches!(error, BackendError::Status { status, .. } if (400..500).contains(status) && !matches!(status, 401 | 403 | 429))
+fn may_be_older(status: Option<StatusCode>) -> bool {
+    status.is_some_and(|s| s.is_client_error() && !matches!(s.as_u16(), 401 | 403 | 429))
 }
 
 /// Says again what the session had set before the connection was lost.
@@ -182,8 +182,12 @@ async fn restore(inner: &Arc<Inner>, link: &Arc<Link>) {
         let id = inner.next_id();
         match link.request(inner, id, &restore::request(id, name, params)).await {
             Ok(answer) if answer.ok => {}
-            Ok(_) => tracing::warn!(backend = %inner.backend.name, session = %inner.hello.session_tag, "the backend refused {name} after reconnecting"),
-            Err(error) => tracing::warn!(backend = %inner.backend.name, session = %inner.hello.session_tag, %error, "{name} could not be restored"),
+            Ok(_) => {
+                tracing::warn!(backend = %inner.backend.name, session = %inner.hello.session_tag, "the backend refused {name} after reconnecting")
+            }
+            Err(error) => {
+                tracing::warn!(backend = %inner.backend.name, session = %inner.hello.session_tag, %error, "{name} could not be restored")
+            }
         }
     };
     let all = async {

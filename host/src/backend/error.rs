@@ -1,7 +1,7 @@
 //! What goes wrong on the way to a server, with what is known of the request's fate.
 
-use crate::protocol::codes;
 use crate::protocol::RpcError;
+use crate::protocol::codes;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,7 +49,9 @@ impl BackendError {
     /// The error that the client gets. `data` says which backend, what kind, and whether a retry is safe.
     pub fn to_rpc(&self) -> RpcError {
         let (code, kind, backend, retry_after) = match self {
-            BackendError::Unavailable { backend, retry_after, .. } => (codes::BACKEND_UNAVAILABLE, "unavailable", Some(backend), *retry_after),
+            BackendError::Unavailable { backend, retry_after, .. } => {
+                (codes::BACKEND_UNAVAILABLE, "unavailable", Some(backend), *retry_after)
+            }
             BackendError::Timeout { backend, .. } => (codes::BACKEND_TIMEOUT, "timeout", Some(backend), None),
             BackendError::Broken { backend, .. } => (codes::BACKEND_FATE_UNKNOWN, "broken", Some(backend), None),
             BackendError::Status { backend, retry_after, .. } => (codes::BACKEND_UNAVAILABLE, "status", Some(backend), *retry_after),

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 /// The `initialize` request: this client's own capabilities and name, as they are.
 pub fn initialize(hello: &Hello, id: u64) -> Wire {
-    let mut out = Wire::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"{}\",\"capabilities\":", hello.version));
+    let mut out = Wire::from(format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"{}\",\"capabilities\":",
+        hello.version
+    ));
     out.push(hello.capabilities.clone());
     out.push(Bytes::from_static(b",\"clientInfo\":"));
     out.push(hello.client_info.clone());
@@ -39,9 +42,16 @@ pub fn read(backend: &Arc<str>, answer: &Response) -> Result<ServerHello, Backen
         let code = object.only("code").map_or("", |c| c.get());
         let message = object.only("message").and_then(json::string).unwrap_or_default();
         let message: String = message.chars().filter(|c| !c.is_control()).take(200).collect();
-        return Err(BackendError::Unavailable { backend: backend.clone(), reason: format!("it refused initialize with error {code}: {message}"), retry_after: None });
+        return Err(BackendError::Unavailable {
+            backend: backend.clone(),
+            reason: format!("it refused initialize with error {code}: {message}"),
+            retry_after: None,
+        });
     }
-    let version = object.only("protocolVersion").and_then(json::string).ok_or_else(|| wrong("the result of initialize names no protocolVersion".into()))?;
+    let version = object
+        .only("protocolVersion")
+        .and_then(json::string)
+        .ok_or_else(|| wrong("the result of initialize names no protocolVersion".into()))?;
     let Some(version) = Version::parse(&version) else {
         let version: String = version.chars().filter(|c| !c.is_control()).take(40).collect();
         return Err(wrong(format!("it wants protocol version {version:?}, which is not supported")));
@@ -50,7 +60,8 @@ pub fn read(backend: &Arc<str>, answer: &Response) -> Result<ServerHello, Backen
     Ok(ServerHello {
         version,
         capabilities: object_text("capabilities").unwrap_or_else(|| Bytes::from_static(b"{}")),
-        server_info: object_text("serverInfo").unwrap_or_else(|| Bytes::from(format!("{{\"name\":{},\"version\":\"\"}}", json::quote(backend)))),
+        server_info: object_text("serverInfo")
+            .unwrap_or_else(|| Bytes::from(format!("{{\"name\":{},\"version\":\"\"}}", json::quote(backend)))),
         instructions: object.only("instructions").and_then(json::string).map(|t| t.into_owned()),
     })
 }

@@ -1,10 +1,10 @@
 //! One connection of an upstream: from a successful initialize to its end. An upstream has one at a time.
 
+use super::ServerHello;
 use super::error::BackendError;
 use super::http::link::HttpLink;
+use super::inner::Inner;
 use super::pipe::Pipe;
-use super::upstream::Inner;
-use super::ServerHello;
 use crate::protocol::{Response, Wire};
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@ mod connect;
 mod error;
 mod handshake;
 mod http;
+mod inner;
 mod link;
 mod pipe;
 mod restore;
@@ -18,6 +19,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod upstream;
+mod waits;
 
 pub use call::Call;
 pub use error::{BackendError, Fate};
@@ -74,7 +76,10 @@ pub enum CallEvent {
     /// A notification on the call's own stream; for stdio and HTTP+SSE, one that came while this was the only call.
     Notification(Notification),
     /// Progress of this call. The token in the message is the upstream's own; `token_at` is where it stands.
-    Progress { message: Notification, token_at: std::ops::Range<usize> },
+    Progress {
+        message: Notification,
+        token_at: std::ops::Range<usize>,
+    },
     /// A request of the server that belongs to this call. Answer it with `Upstream::respond`.
     Request(Request),
     /// The answer; its id is the upstream's own.

@@ -96,7 +96,10 @@ mod tests {
             restore.keep(memo(text).unwrap());
         }
         let said: Vec<_> = restore.requests().into_iter().map(|(m, p)| (m, String::from_utf8(p.to_vec()).unwrap())).collect();
-        assert_eq!(said, [("logging/setLevel", r#"{"level":"debug","x":1.0}"#.to_owned()), ("resources/subscribe", r#"{"uri":"a:2"}"#.to_owned())]);
+        assert_eq!(
+            said,
+            [("logging/setLevel", r#"{"level":"debug","x":1.0}"#.to_owned()), ("resources/subscribe", r#"{"uri":"a:2"}"#.to_owned())]
+        );
         assert!(memo(r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#).is_none());
     }
 }

@@ -57,7 +57,10 @@ impl Front {
             Class::InSession => {
                 let session = verified.session(Some(&request.id))?;
                 let id = request.id.clone();
-                let answer = self.gateway.request(&session, request).map_err(|refusal| Refused::Gateway { refusal, id: Some(id) })?;
+                let answer = self
+                    .gateway
+                    .request(&session, request)
+                    .map_err(|refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(id) })?;
                 Ok(reply::to_response(self, &session, accepts, answer).await)
             }
         }
@@ -72,7 +75,7 @@ impl Front {
         let id = request.id.clone();
         // Not detached: when the client has gone, nobody can ever use the session.
         let opened = self.gateway.initialize(&verified.host, verified.principal.clone(), request).await;
-        let opened = opened.map_err(|refusal| Refused::Gateway { refusal, id: Some(id.clone()) })?;
+        let opened = opened.map_err(|refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(id.clone()) })?;
         tracing::Span::current().record("session", &**opened.session.tag());
         let mut response = reply::whole(accepts, opened.answer);
         // Ids are visible ASCII.
@@ -109,7 +112,12 @@ mod tests {
     fn only_plain_json_is_taken() {
         assert!(check(&[("content-type", "application/json")]).is_ok());
         assert!(check(&[("content-type", "Application/JSON; charset=utf-8"), ("content-encoding", "identity")]).is_ok());
-        for bad in [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/jsonx")], &[("content-type", "application/json"), ("content-type", "text/plain")]] {
+        for bad in [
+            &[][..],
+            &[("content-type", "text/plain")],
+            &[("content-type", "application/jsonx")],
+            &[("content-type", "application/json"), ("content-type", "text/plain")],
+        ] {
             assert!(matches!(check(bad), Err(Refused::ContentType)), "{bad:?}");
         }
         assert!(matches!(check(&[("content-type", "application/json"), ("content-encoding", "gzip")]), Err(Refused::ContentEncoding)));

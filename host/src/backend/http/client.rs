@@ -55,7 +55,11 @@ impl HttpClient {
             }
         };
         let connector = builder.https_or_http().enable_http1().wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new()).timer(TokioTimer::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build(connector);
+        let client = Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(connector);
         HttpClient { client }
     }
 
@@ -89,7 +93,9 @@ impl Default for HttpClient {
 fn redirect(from: &Uri, response: &Response<Body>) -> Result<Uri, SendError> {
     let status = response.status().as_u16();
     if !matches!(status, 307 | 308) {
-        return Err(SendError::NotSent(format!("it answered with a redirect (HTTP status {status}) that would change the request; configure the final URL")));
+        return Err(SendError::NotSent(format!(
+            "it answered with a redirect (HTTP status {status}) that would change the request; configure the final URL"
+        )));
     }
     let location = response.headers().get(LOCATION).and_then(|l| l.to_str().ok()).and_then(|l| resolve(from, l));
     match location {

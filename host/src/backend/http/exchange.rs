@@ -7,8 +7,8 @@ use super::messages::{Cursor, Messages, ReadError};
 use super::sink::{Answered, Sink, take};
 use crate::backend::call::Slot;
 use crate::backend::error::BackendError;
+use crate::backend::inner::Inner;
 use crate::backend::link::{Link, Wiring};
-use crate::backend::upstream::Inner;
 use crate::protocol::{Response, Wire};
 use http::{Response as HttpResponse, StatusCode};
 use hyper::body::Incoming as Body;
@@ -71,6 +71,7 @@ async fn read(inner: &Arc<Inner>, http: &HttpLink, response: HttpResponse<Body>,
         // "Sending Messages" 6 and "Resumability and Redelivery").
         messages = loop {
             let Some(last) = cursor.last_id.clone() else { return Err(inner.broken(&why)) };
+            cursor.resumed = true;
             fruitless = if std::mem::take(&mut cursor.moved) { 0 } else { fruitless + 1 };
             if fruitless > FRUITLESS {
                 return Err(inner.broken(format!("{why}, and the stream could not be resumed")));

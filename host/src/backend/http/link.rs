@@ -5,10 +5,11 @@
 use super::client::SendError;
 use super::messages::{Cursor, Messages, ReadError, collect, drain};
 use super::sink::{Answered, Sink, take};
+use crate::backend::ServerHello;
 use crate::backend::error::BackendError;
 use crate::backend::handshake;
+use crate::backend::inner::Inner;
 use crate::backend::link::{Link, Wiring};
-use crate::backend::upstream::Inner;
 use crate::protocol::{Incoming, Response, Wire, headers, json, method};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT};
@@ -21,6 +22,8 @@ use std::time::Duration;
 const ERROR_BODY: usize = 1 << 20;
 /// How long the body of an error response may take.
 const ERROR_WAIT: Duration = Duration::from_secs(2);
+/// How long ending a session that came to nothing may take.
+const GIVE_UP: Duration = Duration::from_secs(5);
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const STREAM: HeaderValue = HeaderValue::from_static(headers::EVENT_STREAM);
 const JSON: HeaderValue = HeaderValue::from_static(headers::JSON);
@@ -32,6 +35,20 @@ pub struct HttpLink {
     post: HeaderMap,
     /// Whether the backend gave a session id.
     has_session: bool,
+}
+
+/// Why there is no session.
+#[derive(Debug)]
+pub struct Refusal {
+    pub error: BackendError,
+    /// The status with which initialize itself was refused.
+    pub status: Option<StatusCode>,
+}
+
+impl From<BackendError> for Refusal {
+    fn from(error: BackendError) -> Self {
+        Refusal { error, status: None }
+    }
 }
 
 /// What the status of a response to a POST says.
@@ -53,7 +70,9 @@ impl HttpLink {
             // Of a name that was configured twice the first counts.
             post.entry(name).or_insert_with(|| value.clone());
         }
-        for name in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, headers::SESSION_ID, headers::PROTOCOL_VERSION, headers::LAST_EVENT_ID] {
+        for name in
+            [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING, headers::SESSION_ID, headers::PROTOCOL_VERSION, headers::LAST_EVENT_ID]
+        {
             post.remove(name);
         }
         post.entry(USER_AGENT).or_insert(HeaderValue::from_static(concat!("lockgate/", env!("CARGO_PKG_VERSION"))));
@@ -63,36 +82,52 @@ impl HttpLink {
     }
 
     /// `initialize` and `notifications/initialized`. The caller bounds the time.
-    pub async fn open(inner: &Arc<Inner>, mut link: HttpLink, epoch: u64) -> Result<Link, BackendError> {
+    pub async fn open(inner: &Arc<Inner>, mut link: HttpLink, epoch: u64) -> Result<Link, Refusal> {
         let id = inner.next_id();
         let response = link.post(inner, &handshake::initialize(&inner.hello, id)).await?;
         let session = response.headers().get(headers::SESSION_ID).cloned();
+        let status = response.status();
+        let refused = |error| Err(Refusal { error, status: (!status.is_success()).then_some(status) });
         let response = match link.head(inner, id, response).await {
             Head::Open(response) => response,
-            Head::Refused(error) => return Err(error),
-            Head::SessionLost => return Err(inner.status(StatusCode::NOT_FOUND, None)),
-            Head::Answer(response) => return Err(handshake::read(&inner.backend.name, &response).err().unwrap_or_else(|| inner.broke("no result"))),
+            Head::Refused(error) => return refused(error),
+            Head::SessionLost => return refused(inner.status(StatusCode::NOT_FOUND, None)),
+            Head::Answer(response) => {
+                return refused(handshake::read(&inner.backend.name, &response).err().unwrap_or_else(|| inner.broke("it gave no result")));
+            }
         };
         if let Some(mut session) = session {
             session.set_sensitive(true);
             link.post.insert(headers::SESSION_ID, session);
             link.has_session = true;
         }
-        let answer = link.read_answer(inner, id, response, &Sink::Inbox).await?;
-        let hello = handshake::read(&inner.backend.name, &answer)?;
-        if hello.version.has_version_header() {
-            link.post.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(hello.version.as_str()));
-        }
-        if let Err(error) = link.send(inner, &handshake::initialized()).await {
-            match error {
-                // Some servers want no notifications, and work all the same.
-                BackendError::Status { status, .. } if (400..500).contains(&status) && status != 404 => {
-                    tracing::warn!(backend = %inner.backend.name, session = %inner.hello.session_tag, status, "the backend refused {}", method::INITIALIZED);
-                }
-                error => return Err(error),
+        match link.finish(inner, id, response).await {
+            Ok(hello) => Ok(Link { epoch, hello: Arc::new(hello), wiring: Wiring::Http(link) }),
+            Err(error) => {
+                let shared = inner.clone();
+                inner.spawn(async move {
+                    let _ = tokio::time::timeout(GIVE_UP, link.delete(&shared)).await;
+                });
+                Err(error.into())
             }
         }
-        Ok(Link { epoch, hello: Arc::new(hello), wiring: Wiring::Http(link) })
+    }
+
+    /// The rest of the handshake, in the session that there is by now.
+    async fn finish(&mut self, inner: &Arc<Inner>, id: u64, response: HttpResponse<Body>) -> Result<ServerHello, BackendError> {
+        let answer = self.read_answer(inner, id, response, &Sink::Inbox).await?;
+        let hello = handshake::read(&inner.backend.name, &answer)?;
+        if hello.version.has_version_header() {
+            self.post.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(hello.version.as_str()));
+        }
+        match self.send(inner, &handshake::initialized()).await {
+            // Some servers want no notifications, and work all the same.
+            Err(BackendError::Status { status, .. }) if (400..500).contains(&status) && status != 404 => {
+                tracing::warn!(backend = %inner.backend.name, session = %inner.hello.session_tag, status, "the backend refused {}", method::INITIALIZED);
+            }
+            result => result?,
+        }
+        Ok(hello)
     }
 
     /// POSTs a message and waits for the head of the response.
@@ -148,7 +183,13 @@ impl HttpLink {
         }
     }
 
-    async fn read_answer(&self, inner: &Arc<Inner>, id: u64, response: HttpResponse<Body>, sink: &Sink<'_>) -> Result<Response, BackendError> {
+    async fn read_answer(
+        &self,
+        inner: &Arc<Inner>,
+        id: u64,
+        response: HttpResponse<Body>,
+        sink: &Sink<'_>,
+    ) -> Result<Response, BackendError> {
         let mut messages = Messages::open(response, inner.backend.limits.message).await.map_err(|e| inner.unread(e))?;
         let mut cursor = Cursor::default();
         while let Some(raw) = messages.next(&mut cursor).await.map_err(|e| inner.unread(e))? {
@@ -180,12 +221,24 @@ impl HttpLink {
             _ => None,
         };
         match (status, error) {
-            (_, Some(error)) if id != 0 && answers(&error, id) && !(status == StatusCode::NOT_FOUND && self.has_session && !about_the_request(&error)) => Head::Answer(error),
+            (_, Some(error))
+                if id != 0
+                    && answers(&error, id)
+                    && !(status == StatusCode::NOT_FOUND && self.has_session && !about_the_request(&error)) =>
+            {
+                Head::Answer(error)
+            }
             (StatusCode::NOT_FOUND, _) if self.has_session => Head::SessionLost,
             // The reference servers of several SDKs answer 400 for a session that they do not know, in words only.
-            (StatusCode::BAD_REQUEST, Some(error)) if self.has_session && error.id.is_none() && names_the_session(&error) => Head::SessionLost,
+            (StatusCode::BAD_REQUEST, Some(error)) if self.has_session && error.id.is_none() && names_the_session(&error) => {
+                Head::SessionLost
+            }
             // An error that could not name its request, but says what is wrong.
-            (StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY, Some(error)) if id != 0 && error.id.is_none() => Head::Answer(error),
+            (StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY, Some(error))
+                if id != 0 && error.id.is_none() =>
+            {
+                Head::Answer(error)
+            }
             _ => Head::Refused(inner.status(status, retry_after)),
         }
     }

@@ -1,12 +1,12 @@
 //! The GET stream of streamable HTTP (2025-11-25 transports, "Listening for Messages from the Server"): kept open while the
 //! backend wants it, and never in a storm.
 
-use super::link::retry_after;
+use super::link::{Head, retry_after};
 use super::messages::{Cursor, Messages};
 use super::sink::{Sink, take};
 use crate::backend::backoff::jitter;
+use crate::backend::inner::Inner;
 use crate::backend::link::{Link, Wiring};
-use crate::backend::upstream::Inner;
 use http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,9 @@ const GOOD: Duration = Duration::from_secs(10);
 /// How an attempt ended.
 enum End {
     /// The stream was open for a while.
-    Closed { since: Instant },
+    Closed {
+        since: Instant,
+    },
     /// It could not be opened now.
     Failed(Option<Duration>),
     /// The backend offers no such stream in this session.
@@ -53,11 +55,23 @@ pub async fn run(inner: Arc<Inner>) {
             match response.status() {
                 status if status.is_success() => {}
                 StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => return End::Never,
+                // Another stream of this session is still thought to be open.
+                StatusCode::CONFLICT => return End::Failed(None),
+                StatusCode::BAD_REQUEST if cursor.last_id.is_some() => {
+                    // It may be the event that it does not know.
+                    cursor = Cursor::default();
+                    return End::Failed(None);
+                }
                 // In a session that had a stream, 404 means that the session is gone; in another that there is nothing here.
-                StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST if opened_in == link.epoch => return End::SessionLost,
-                status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => return End::Failed(retry_after(response.headers())),
+                StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST if opened_in == link.epoch => {
+                    return if matches!(http.head(&inner, 0, response).await, Head::SessionLost) { End::SessionLost } else { End::NotHere };
+                }
+                status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+                    return End::Failed(retry_after(response.headers()));
+                }
                 _ => return End::NotHere,
             }
+            cursor.resumed = cursor.last_id.is_some();
             opened_in = link.epoch;
             let since = Instant::now();
             if let Ok(mut messages) = Messages::open(response, inner.backend.limits.message).await {

@@ -7,7 +7,7 @@ use crate::protocol::sse::{Decoder, Event};
 use crate::protocol::{Incoming, headers, message};
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming as Body;
@@ -38,6 +38,8 @@ pub struct Cursor {
     pub retry: Option<Duration>,
     /// Whether there was an event since this was last cleared.
     pub moved: bool,
+    /// Whether the stream is a later one than the first. Before, equal ids are not taken for repetitions.
+    pub resumed: bool,
     seen: VecDeque<u64>,
 }
 
@@ -53,14 +55,19 @@ impl Cursor {
             self.last_id = None;
             return true;
         }
+        if HeaderValue::from_str(id).is_err() {
+            // It could not be sent back.
+            return true;
+        }
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(id);
-        if self.seen.contains(&hash) {
+        if !self.seen.contains(&hash) {
+            if self.seen.len() == REMEMBERED {
+                self.seen.pop_front();
+            }
+            self.seen.push_back(hash);
+        } else if self.resumed {
             return false;
         }
-        if self.seen.len() == REMEMBERED {
-            self.seen.pop_front();
-        }
-        self.seen.push_back(hash);
         self.last_id = Some(id.clone());
         self.moved = true;
         true

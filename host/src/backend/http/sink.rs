@@ -3,7 +3,7 @@
 use super::link::answers;
 use crate::backend::call::Slot;
 use crate::backend::error::BackendError;
-use crate::backend::upstream::Inner;
+use crate::backend::inner::Inner;
 use crate::backend::{CallEvent, FromServer};
 use crate::protocol::{Incoming, Notification, Response, method};
 use bytes::Bytes;
@@ -44,7 +44,9 @@ pub async fn take(inner: &Arc<Inner>, id: Option<u64>, raw: Bytes, sink: &Sink<'
             Sink::Inbox => inner.tell(FromServer::Request(request)).await,
         },
         Incoming::Notification(note) if &*note.method == method::PROGRESS => match (progress_token(&note), sink) {
-            (Some((token, at)), Sink::Call(slot)) if Some(token) == id => slot.emit(CallEvent::Progress { message: note, token_at: at }).await,
+            (Some((token, at)), Sink::Call(slot)) if Some(token) == id => {
+                slot.emit(CallEvent::Progress { message: note, token_at: at }).await
+            }
             (Some((token, at)), _) => inner.progress_aside(token, note, at),
             (None, _) => inner.noise("progress without a token was dropped"),
         },

@@ -3,7 +3,7 @@
 use super::{Entry, Pipe};
 use crate::backend::error::BackendError;
 use crate::backend::http::sink::progress_token;
-use crate::backend::upstream::{Inner, lock};
+use crate::backend::inner::{Inner, lock};
 use crate::backend::{CallEvent, FromServer};
 use crate::protocol::{Incoming, RequestId, method, salvage};
 use bytes::Bytes;
@@ -18,7 +18,9 @@ impl Pipe {
             Err(error) => {
                 // Programs print all sorts of things; only what means to be JSON-RPC can have been an answer.
                 match error.id.as_ref().and_then(number) {
-                    Some(id) if memchr::memmem::find(&raw, b"\"jsonrpc\"").is_some() => self.fail(id, inner.broke(format!("its answer is {error}"))),
+                    Some(id) if memchr::memmem::find(&raw, b"\"jsonrpc\"").is_some() => {
+                        self.fail(id, inner.broke(format!("its answer is {error}")))
+                    }
                     _ => inner.noise("a line that is no MCP message was skipped"),
                 }
                 return;
@@ -27,7 +29,9 @@ impl Pipe {
         match message {
             Incoming::Response(response) => match response.id.as_ref().and_then(number).and_then(|id| lock(&self.calls).live.remove(&id)) {
                 Some(entry) => give(entry.events, CallEvent::Answer(response)).await,
-                None => tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, "an answer that nobody waits for was dropped"),
+                None => {
+                    tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, "an answer that nobody waits for was dropped")
+                }
             },
             Incoming::Request(request) if &*request.method == method::PING => self.pong(inner, &request.id),
             Incoming::Request(request) => match self.owner() {
@@ -39,13 +43,16 @@ impl Pipe {
                     let events = lock(&self.calls).live.get(&token).map(|e| e.events.clone());
                     match events {
                         Some(events) => give(events, CallEvent::Progress { message: note, token_at: at }).await,
-                        None => tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, "progress of a call that is over was dropped"),
+                        None => {
+                            tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, "progress of a call that is over was dropped")
+                        }
                     }
                 }
                 None => inner.noise("progress without a token was dropped"),
             },
             // What concerns the whole session is nobody's; log messages and cancellations are the only call's, if there is only one.
-            Incoming::Notification(note) => match self.owner().filter(|_| matches!(&*note.method, method::LOG_MESSAGE | method::CANCELLED)) {
+            Incoming::Notification(note) => match self.owner().filter(|_| matches!(&*note.method, method::LOG_MESSAGE | method::CANCELLED))
+            {
                 Some(events) => give(events, CallEvent::Notification(note)).await,
                 None => inner.tell(FromServer::Notification(note)).await,
             },

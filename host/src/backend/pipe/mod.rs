@@ -6,7 +6,7 @@ pub mod sse;
 
 use super::CallEvent;
 use super::error::BackendError;
-use super::upstream::{Inner, lock};
+use super::inner::{Inner, lock};
 use crate::protocol::{RequestId, Response, Wire};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,6 +62,15 @@ pub struct Outgoing {
     pub message: Wire,
     /// Set when writing begins.
     pub written: Option<Arc<AtomicBool>>,
+}
+
+/// Says that a pipe is gone when the task that owns it ends, however it ends.
+pub struct LastWord(pub Arc<Pipe>);
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        self.0.gone("its task ended");
+    }
 }
 
 /// A call's place on a pipe.

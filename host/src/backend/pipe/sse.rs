@@ -1,13 +1,13 @@
 //! HTTP+SSE, the transport of 2024-11-05: one stream for all that comes, and an endpoint that it names for all that goes.
 
-use super::{Outlet, Pipe};
+use super::{LastWord, Outlet, Pipe};
 use crate::backend::error::BackendError;
 use crate::backend::handshake;
 use crate::backend::http::client::{self, resolve, same_origin};
 use crate::backend::http::link::retry_after;
 use crate::backend::http::messages::drain;
+use crate::backend::inner::Inner;
 use crate::backend::link::{Link, Wiring};
-use crate::backend::upstream::Inner;
 use crate::protocol::sse::Decoder;
 use crate::protocol::{Version, Wire, headers, message};
 use bytes::Bytes;
@@ -15,8 +15,8 @@ use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use http_body_util::BodyExt;
 use hyper::body::Incoming as Body;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long the endpoint may take to accept a message.
@@ -59,7 +59,10 @@ pub async fn open(inner: &Arc<Inner>, uri: &Uri, configured: &HeaderMap, epoch: 
         let event = stream.event().await.map_err(|why| inner.broke(format!("its event stream named no endpoint: {why}")))?;
         if event.name.as_deref() == Some("endpoint") {
             let text = event.data.unwrap_or_default();
-            let to = std::str::from_utf8(&text).ok().and_then(|text| resolve(uri, text)).ok_or_else(|| inner.broke("its endpoint is not a URL"))?;
+            let to = std::str::from_utf8(&text)
+                .ok()
+                .and_then(|text| resolve(uri, text))
+                .ok_or_else(|| inner.broke("its endpoint is not a URL"))?;
             if !same_origin(uri, &to) {
                 return Err(inner.broke("its endpoint is of another origin"));
             }
@@ -85,6 +88,7 @@ pub async fn open(inner: &Arc<Inner>, uri: &Uri, configured: &HeaderMap, epoch: 
 
 /// Reads the stream to its end.
 async fn read(inner: Arc<Inner>, pipe: Arc<Pipe>, mut stream: Stream) {
+    let _last = LastWord(pipe.clone());
     let reading = async {
         loop {
             let event = match stream.event().await {
@@ -141,7 +145,9 @@ impl Endpoint {
             inner.spawn(drain(response.into_body()));
             Ok(())
         };
-        tokio::time::timeout(POST, sending).await.unwrap_or_else(|_| Err(BackendError::Timeout { backend: inner.backend.name.clone(), limit: POST }))
+        tokio::time::timeout(POST, sending)
+            .await
+            .unwrap_or_else(|_| Err(BackendError::Timeout { backend: inner.backend.name.clone(), limit: POST }))
     }
 
     /// Posts a request beside whatever else is under way: a server may hold the POST until it has the answer.

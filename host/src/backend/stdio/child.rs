@@ -4,10 +4,10 @@ use super::lines::{Line, Lines};
 use super::stderr;
 use crate::backend::error::BackendError;
 use crate::backend::handshake;
+use crate::backend::inner::Inner;
 use crate::backend::link::{Link, Wiring};
-use crate::backend::pipe::{OUTGOING, Outgoing, Outlet, Pipe};
+use crate::backend::pipe::{LastWord, OUTGOING, Outgoing, Outlet, Pipe};
 use crate::backend::target::Target;
-use crate::backend::upstream::Inner;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
 use std::process::{ExitStatus, Stdio};
@@ -88,6 +88,7 @@ struct Parts {
 
 /// The task of a child. Everything that belongs to the child ends with it.
 async fn live(inner: Arc<Inner>, pipe: Arc<Pipe>, parts: Parts) {
+    let _last = LastWord(pipe.clone());
     let Parts { mut child, mut group, stdin, stdout, stderr, outgoing } = parts;
     let mut reading = Box::pin(read(&inner, &pipe, stdout));
     let mut writing = Some(Box::pin(write(stdin, outgoing)));
@@ -114,7 +115,20 @@ async fn live(inner: Arc<Inner>, pipe: Arc<Pipe>, parts: Parts) {
     let status = match exited {
         Some(status) => {
             group.kill(Signal::KILL);
-            let left = async { tokio::join!(async { if !read_all { reading.as_mut().await } }, async { if !logged_all { logging.as_mut().await } }) };
+            let left = async {
+                tokio::join!(
+                    async {
+                        if !read_all {
+                            reading.as_mut().await
+                        }
+                    },
+                    async {
+                        if !logged_all {
+                            logging.as_mut().await
+                        }
+                    }
+                )
+            };
             let _ = tokio::time::timeout(LEFT_OVER, left).await;
             status
         }

@@ -1,6 +1,6 @@
 //! A child's stderr: read always, so that the child is never blocked by it, and logged as far as a log can bear.
 
-use crate::backend::upstream::Inner;
+use crate::backend::inner::Inner;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 

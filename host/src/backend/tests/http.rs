@@ -36,7 +36,10 @@ async fn a_call_carries_this_session_and_the_bytes_of_the_client() {
     assert_eq!(called.header("content-type"), Some("application/json"));
     assert_eq!(called.header("x-key"), Some("k"));
     let id = called.id();
-    assert_eq!(called.body, format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":{id}}}}}}}"#));
+    assert_eq!(
+        called.body,
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","_meta":{{"progressToken":{id}}}}}}}"#)
+    );
     up.close(LONG).await;
     assert_eq!(server.verbs("DELETE")[0].header("mcp-session-id"), Some("s1"));
     assert!(matches!(up.ready(LONG).await, Err(BackendError::Closed)));
@@ -51,7 +54,11 @@ async fn events_come_in_order_and_a_ping_in_between_is_answered() {
             }
             let id = x.seen.id();
             x.stream().await;
-            x.event(None, &format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"progress":1}}}}"#)).await;
+            x.event(
+                None,
+                &format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"progress":1}}}}"#),
+            )
+            .await;
             x.event(None, r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#).await;
             x.event(None, r#"{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{}}"#).await;
             x.event(None, r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1.0}}"#).await;
@@ -96,7 +103,9 @@ async fn forgetful(forget: Arc<std::sync::atomic::AtomicBool>, refusal: (u16, &'
 
 #[tokio::test]
 async fn a_lost_session_is_renewed_once_for_all_and_what_was_set_is_restored() {
-    for refusal in [(404, ""), (400, r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#)] {
+    for refusal in
+        [(404, ""), (400, r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#)]
+    {
         let forget = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let server = forgetful(forget.clone(), refusal).await;
         let (up, mut inbox) = open(streamable(&server));
@@ -109,7 +118,8 @@ async fn a_lost_session_is_renewed_once_for_all_and_what_was_set_is_restored() {
         }
         assert_eq!(server.with("initialize").len(), 2, "one renewal for five calls");
         assert_eq!(server.with("initialize")[1].header("mcp-session-id"), None);
-        let again = |method: &str| server.with(method).iter().filter(|s| s.header("mcp-session-id") == Some("s2")).cloned().collect::<Vec<_>>();
+        let again =
+            |method: &str| server.with(method).iter().filter(|s| s.header("mcp-session-id") == Some("s2")).cloned().collect::<Vec<_>>();
         assert_eq!(again("tools/call").len(), 5, "each call is sent again exactly once");
         assert!(again("logging/setLevel")[0].body.contains(r#""params":{"level":"debug"}"#));
         assert!(again("resources/subscribe")[0].body.contains(r#""params":{"uri":"x:1","z":1.0}"#));
@@ -350,7 +360,11 @@ async fn the_get_stream_feeds_the_inbox_and_its_progress_the_call() {
                 x.event(None, r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#).await;
                 x.event(None, r#"{"jsonrpc":"2.0","id":8,"method":"roots/list"}"#).await;
                 let id = *started.wait_for(|id| *id != 0).await.unwrap();
-                x.event(None, &format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"progress":1}}}}"#)).await;
+                x.event(
+                    None,
+                    &format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{id},"progress":1}}}}"#),
+                )
+                .await;
                 x.event(None, r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":4711,"progress":1}}"#).await;
                 x.event(None, r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}"#).await;
                 x.hold().await;
@@ -374,6 +388,55 @@ async fn the_get_stream_feeds_the_inbox_and_its_progress_the_call() {
     assert_eq!(server.verbs("GET").len(), 1);
     up.close(LONG).await;
     assert!(matches!(next(&mut call).await, CallEvent::Failed(BackendError::Closed)));
+}
+
+#[tokio::test]
+async fn the_get_stream_follows_the_session_when_that_is_renewed() {
+    let count = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let server = Server::start(move |x| {
+        let count = count.clone();
+        Box::pin(async move {
+            let session = x.seen.header("mcp-session-id").unwrap_or_default().to_owned();
+            if x.seen.method() == "initialize" {
+                let n = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+                usual(x, &format!("s{n}")).await;
+            } else if x.seen.verb == "GET" {
+                x.stream().await;
+                x.event(Some("7"), &format!(r#"{{"jsonrpc":"2.0","method":"notifications/{session}"}}"#)).await;
+                x.hold().await;
+            } else if session == "s1" && x.seen.method() == "tools/call" {
+                x.reply(404, "", "").await;
+            } else if !usual(x, "").await {
+                x.result("{}").await;
+            }
+        })
+    })
+    .await;
+    let (up, mut inbox) = open(streamable(&server));
+    up.listen();
+    assert!(matches!(received(&mut inbox).await, FromServer::Up(_)));
+    assert!(matches!(received(&mut inbox).await, FromServer::Notification(n) if &*n.method == "notifications/s1"));
+    assert_eq!(run(&up, tool("t")).await.unwrap(), "{}");
+    assert!(matches!(received(&mut inbox).await, FromServer::Notification(n) if &*n.method == "notifications/s2"));
+    let gets = server.verbs("GET");
+    assert_eq!((gets.len(), gets[1].header("last-event-id")), (2, None));
+}
+
+#[tokio::test]
+async fn closing_in_the_middle_of_initialize_leaves_no_session_behind() {
+    let server = Server::start(|x| {
+        Box::pin(async move {
+            if x.seen.method() == "initialize" {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+            usual(x, "s").await;
+        })
+    })
+    .await;
+    let (up, _inbox) = open(streamable(&server));
+    server.until(|s| !s.with("initialize").is_empty()).await;
+    up.close(LONG).await;
+    assert_eq!(server.verbs("DELETE")[0].header("mcp-session-id"), Some("s"));
 }
 
 #[tokio::test]
@@ -459,7 +522,10 @@ async fn a_call_that_is_cancelled_or_late_tells_the_server_its_own_id() {
     }
     let reason = serde_json::value::RawValue::from_string(r#""no \u00e9""#.to_owned()).unwrap();
     first.cancel(Some(&reason)).await;
-    assert_eq!(server.with("notifications/cancelled")[0].body, format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"no \u00e9"}}}}"#));
+    assert_eq!(
+        server.with("notifications/cancelled")[0].body,
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"no \u00e9"}}}}"#)
+    );
     let mut late = up.call(tool("t"), Duration::from_millis(200)).await.unwrap();
     assert!(matches!(next(&mut late).await, CallEvent::Failed(BackendError::Timeout { .. })));
     server.until(|s| s.with("notifications/cancelled").len() == 2).await;
@@ -469,28 +535,33 @@ async fn a_call_that_is_cancelled_or_late_tells_the_server_its_own_id() {
 }
 
 #[tokio::test]
-async fn the_clock_of_a_call_stands_still_while_it_is_paused_or_the_caller_takes_its_time() {
+async fn the_clock_of_a_call_stands_still_while_the_client_is_asked_or_the_caller_takes_its_time() {
     let server = Server::start(|x| {
         Box::pin(async move {
             if usual(x, "s").await {
                 return;
             }
-            let id = x.seen.id();
             x.stream().await;
             x.event(None, r#"{"jsonrpc":"2.0","method":"notifications/message"}"#).await;
-            x.event(None, r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#).await;
-            tokio::time::sleep(Duration::from_millis(600)).await;
-            x.event(None, &format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)).await;
+            x.event(None, r#"{"jsonrpc":"2.0","id":"q","method":"roots/list"}"#).await;
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            x.event(None, r#"{"jsonrpc":"2.0","method":"notifications/message"}"#).await;
+            x.hold().await;
         })
     })
     .await;
     let (up, _inbox) = open(streamable(&server));
-    let mut call = up.call(tool("t"), Duration::from_millis(400)).await.unwrap();
+    let mut call = up.call(tool("t"), Duration::from_millis(600)).await.unwrap();
     assert!(matches!(next(&mut call).await, CallEvent::Notification(_)));
     tokio::time::sleep(Duration::from_millis(500)).await;
-    request(next(&mut call).await);
-    call.pause();
-    assert!(matches!(next(&mut call).await, CallEvent::Answer(_)));
+    let asked = request(next(&mut call).await);
+    tokio::select! {
+        event = next(&mut call) => panic!("{event:?}"),
+        () = tokio::time::sleep(Duration::from_millis(700)) => {}
+    }
+    up.respond(crate::protocol::codes::result(&asked.id, "{}")).await.unwrap();
+    assert!(matches!(next(&mut call).await, CallEvent::Notification(_)));
+    assert!(matches!(next(&mut call).await, CallEvent::Failed(BackendError::Timeout { .. })));
 }
 
 #[tokio::test]

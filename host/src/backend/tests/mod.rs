@@ -225,7 +225,9 @@ pub fn outbound(text: &str) -> Outbound {
 }
 
 pub fn tool(name: &str) -> Outbound {
-    outbound(&format!(r#"{{"jsonrpc":"2.0","id":"client","method":"tools/call","params":{{"name":"{name}","_meta":{{"progressToken":"tok"}}}}}}"#))
+    outbound(&format!(
+        r#"{{"jsonrpc":"2.0","id":"client","method":"tools/call","params":{{"name":"{name}","_meta":{{"progressToken":"tok"}}}}}}"#
+    ))
 }
 
 pub async fn call(up: &Arc<Upstream>, name: &str) -> Call {

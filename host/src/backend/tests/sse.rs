@@ -23,8 +23,12 @@ async fn old(answers: broadcast::Sender<String>) -> Server {
                         let _ = answers.send(text);
                     };
                     match seen["method"].as_str() {
-                        Some("initialize") => say(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, INFO.replace("2025-11-25", "2024-11-05"))),
-                        Some("tools/call") if seen["params"]["name"] == "ask" => say(r#"{"jsonrpc":"2.0","id":5,"method":"roots/list"}"#.into()),
+                        Some("initialize") => {
+                            say(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, INFO.replace("2025-11-25", "2024-11-05")))
+                        }
+                        Some("tools/call") if seen["params"]["name"] == "ask" => {
+                            say(r#"{"jsonrpc":"2.0","id":5,"method":"roots/list"}"#.into())
+                        }
                         Some("tools/call") if seen["params"]["name"] == "cut" => say("cut".into()),
                         Some("tools/call") => {
                             say(r#"{"jsonrpc":"2.0","method":"notifications/message"}"#.into());

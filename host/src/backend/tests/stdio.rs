@@ -74,7 +74,8 @@ def tool(name, id, m):
     assert_eq!(env["GIVEN"], "yes");
     assert!(env.get("PATH").is_some() && env.get("CARGO_MANIFEST_DIR").is_none(), "{env}");
     // Line breaks between tokens must not break the line.
-    let sent = run(&up, outbound("{\"jsonrpc\":\"2.0\",\r\n \"id\":1,\n\"method\":\"tools/call\",\"params\":{\"name\":\"echo\"}}")).await.unwrap();
+    let sent =
+        run(&up, outbound("{\"jsonrpc\":\"2.0\",\r\n \"id\":1,\n\"method\":\"tools/call\",\"params\":{\"name\":\"echo\"}}")).await.unwrap();
     assert!(sent.contains("echo"));
     let large = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo","a":"{}"}}}}"#, "q".repeat(1 << 20));
     assert!(run(&up, outbound(&large)).await.unwrap().len() > 1 << 20);
@@ -123,13 +124,17 @@ def other(m):
 
 #[tokio::test]
 async fn a_child_that_dies_breaks_its_calls_at_once_and_is_started_again() {
-    let (up, mut inbox) = open(server("def tool(name, id, m):\n    if name == 'die': os._exit(3)\n    if name == 'pid': answer(id, os.getpid())"));
+    let (up, mut inbox) =
+        open(server("def tool(name, id, m):\n    if name == 'die': os._exit(3)\n    if name == 'pid': answer(id, os.getpid())"));
     assert!(matches!(received(&mut inbox).await, FromServer::Up(_)));
     let first = pid(&up).await;
     let mut other = call(&up, "hang").await;
     let started = std::time::Instant::now();
     let error = run(&up, tool("die")).await.unwrap_err();
-    assert_eq!(error.to_string(), "backend `b` broke off: its process ended with exit status 3; whether the call was run is not known, so it was not repeated");
+    assert_eq!(
+        error.to_string(),
+        "backend `b` broke off: its process ended with exit status 3; whether the call was run is not known, so it was not repeated"
+    );
     assert!(matches!(next(&mut other).await, CallEvent::Failed(BackendError::Broken { .. })));
     assert!(started.elapsed() < Duration::from_secs(2));
     assert!(matches!(received(&mut inbox).await, FromServer::Down(_)));
@@ -217,7 +222,10 @@ def tool(name, id, m):
     let mut call = call(&up, "t").await;
     let asked = request(next(&mut call).await);
     let large = format!(r#"{{"text":"{}"}}"#, "y".repeat(300_000));
-    tokio::time::timeout(Duration::from_secs(2), up.respond(crate::protocol::codes::result(&asked.id, large))).await.expect("it waited for the call").unwrap();
+    tokio::time::timeout(Duration::from_secs(2), up.respond(crate::protocol::codes::result(&asked.id, large)))
+        .await
+        .expect("it waited for the call")
+        .unwrap();
     assert_eq!(end(&mut call).await.unwrap(), "{}");
     up.close(LONG).await;
 }

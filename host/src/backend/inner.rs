@@ -1,0 +1,277 @@
+//! What the tasks and calls of one upstream share: its phase, its numbers, what outlives a connection, and the way to the inbox.
+
+use super::error::BackendError;
+use super::handshake;
+use super::link::Link;
+use super::pipe::Pipe;
+use super::restore::Restore;
+use super::target::Backend;
+use super::waits::Questions;
+use super::{CallEvent, FromServer, Hello, Inbox};
+use crate::protocol::{Notification, RequestId, Wire};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Answers to pings that are on their way at the same time. A ping beyond that is not answered.
+const PONGS: usize = 4;
+/// How long a notification or an answer to the server may take.
+pub const SEND: Duration = Duration::from_secs(10);
+/// An upstream that is down is tried on demand at most once in this time; a child at most eight times in five seconds.
+pub const DEMAND: Duration = Duration::from_millis(750);
+/// Lines of noise that are logged per minute.
+const NOISE: u32 = 20;
+
+/// What the tasks of an upstream share.
+#[derive(Debug)]
+pub struct Inner {
+    pub backend: Arc<Backend>,
+    pub hello: Arc<Hello>,
+    inbox: Inbox,
+    pub phase: watch::Sender<Phase>,
+    /// The latest connection whose session the backend has lost.
+    pub lost_epoch: AtomicU64,
+    /// Wakes the connecting task after `lost_epoch` has changed.
+    pub lost: Notify,
+    /// Somebody wants an upstream that is down.
+    pub demand: Notify,
+    next_id: AtomicU64,
+    /// Calls that take progress from other streams (HTTP only).
+    pub tokens: Mutex<HashMap<u64, mpsc::Sender<CallEvent>>>,
+    pub questions: Questions,
+    pub restore: Mutex<Restore>,
+    pub listening: AtomicBool,
+    pongs: Arc<Semaphore>,
+    noise: Mutex<Noise>,
+    /// No more calls; everything ends in an orderly way.
+    pub stop: CancellationToken,
+    /// Everything ends now.
+    pub kill: CancellationToken,
+    pub tasks: TaskTracker,
+}
+
+/// Where the upstream is.
+#[derive(Clone, Debug)]
+pub enum Phase {
+    Connecting,
+    Up(Arc<Link>),
+    /// The backend has lost the session of this connection; a new one is being made.
+    Renewing(Arc<Link>),
+    Down {
+        why: Arc<str>,
+        /// When the last attempt began.
+        tried: Instant,
+        /// When the next one is due.
+        next: Instant,
+    },
+    Closed,
+}
+
+#[derive(Debug)]
+struct Noise {
+    since: Instant,
+    count: u32,
+}
+
+impl Inner {
+    pub fn new(backend: Arc<Backend>, hello: Arc<Hello>, inbox: Inbox) -> Inner {
+        Inner {
+            backend,
+            hello,
+            inbox,
+            phase: watch::Sender::new(Phase::Connecting),
+            lost_epoch: AtomicU64::new(0),
+            lost: Notify::new(),
+            demand: Notify::new(),
+            next_id: AtomicU64::new(1),
+            tokens: Mutex::default(),
+            questions: Questions::default(),
+            restore: Mutex::default(),
+            listening: AtomicBool::new(false),
+            pongs: Arc::new(Semaphore::new(PONGS)),
+            noise: Mutex::new(Noise { since: Instant::now(), count: 0 }),
+            stop: CancellationToken::new(),
+            kill: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    pub fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A task of this upstream: ended by `kill` at the latest.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let kill = self.kill.clone();
+        self.tasks.spawn(async move {
+            kill.run_until_cancelled(task).await;
+        });
+    }
+
+    /// The present connection; waits while one is being made, and asks for one where it is down.
+    pub async fn ready(&self, limit: Duration) -> Result<Arc<Link>, BackendError> {
+        let mut phase = self.phase.subscribe();
+        let mut asked = false;
+        let waiting = async {
+            loop {
+                match &*phase.borrow_and_update() {
+                    Phase::Up(link) => return Ok(link.clone()),
+                    Phase::Connecting | Phase::Renewing(_) => asked = true,
+                    Phase::Down { tried, .. } if !asked && tried.elapsed() >= DEMAND => {
+                        asked = true;
+                        self.demand.notify_one();
+                    }
+                    Phase::Down { why, next, .. } => {
+                        return Err(self.unavailable(&**why, Some(next.saturating_duration_since(Instant::now()))));
+                    }
+                    Phase::Closed => return Err(BackendError::Closed),
+                }
+                if phase.changed().await.is_err() {
+                    return Err(BackendError::Closed);
+                }
+            }
+        };
+        tokio::time::timeout(limit, waiting)
+            .await
+            .unwrap_or_else(|_| Err(self.unavailable(format!("not connected within {limit:?}"), None)))
+    }
+
+    /// The present connection, without waiting.
+    pub fn connected(&self) -> Result<Arc<Link>, BackendError> {
+        match &*self.phase.borrow() {
+            Phase::Up(link) | Phase::Renewing(link) => Ok(link.clone()),
+            Phase::Connecting => Err(self.unavailable("not connected yet", None)),
+            Phase::Down { why, .. } => Err(self.unavailable(&**why, None)),
+            Phase::Closed => Err(BackendError::Closed),
+        }
+    }
+
+    /// Waits for a connection for as long as it takes.
+    pub async fn up(&self) -> Result<Arc<Link>, BackendError> {
+        let mut phase = self.phase.subscribe();
+        let up = phase.wait_for(|p| matches!(p, Phase::Up(_) | Phase::Closed)).await;
+        match up.as_deref() {
+            Ok(Phase::Up(link)) => Ok(link.clone()),
+            _ => Err(BackendError::Closed),
+        }
+    }
+
+    /// Waits until the connection `epoch` is not the present one any more.
+    pub async fn until_not(&self, epoch: u64) {
+        let mut phase = self.phase.subscribe();
+        let _ = phase.wait_for(|p| !matches!(p, Phase::Up(link) if link.epoch == epoch)).await;
+    }
+
+    /// The backend does not know the session of `epoch` any more.
+    pub fn lost(&self, epoch: u64) {
+        self.lost_epoch.fetch_max(epoch, Ordering::AcqRel);
+        self.lost.notify_one();
+    }
+
+    /// Reports the session of `epoch` as lost and waits for the next one. All who wait share one attempt.
+    pub async fn renew(&self, epoch: u64) -> Result<Arc<Link>, BackendError> {
+        let mut phase = self.phase.subscribe();
+        self.lost(epoch);
+        loop {
+            match &*phase.borrow_and_update() {
+                Phase::Up(link) if link.epoch > epoch => return Ok(link.clone()),
+                Phase::Down { why, .. } => {
+                    return Err(self.unavailable(format!("its session was lost, and a new one could not be made: {why}"), None));
+                }
+                Phase::Closed => return Err(BackendError::Closed),
+                _ => {}
+            }
+            if phase.changed().await.is_err() {
+                return Err(BackendError::Closed);
+            }
+        }
+    }
+
+    /// Puts something into the session's inbox; waits while it is full.
+    pub async fn tell(&self, what: FromServer) {
+        let _ = self.inbox.send(what).await;
+    }
+
+    /// Hands progress to the call that it is of, when it came on another stream than the call's.
+    pub fn progress_aside(&self, token: u64, message: Notification, token_at: Range<usize>) {
+        let sender = lock(&self.tokens).get(&token).cloned();
+        let given = sender.map(|s| s.try_send(CallEvent::Progress { message, token_at }).is_ok());
+        if given != Some(true) {
+            tracing::debug!(backend = %self.backend.name, session = %self.hello.session_tag, known = given.is_some(), "progress was dropped");
+        }
+    }
+
+    /// Answers a ping on the present connection.
+    pub fn pong(self: &Arc<Self>, id: &RequestId) {
+        if let Ok(link) = self.connected() {
+            let (inner, message) = (self.clone(), handshake::pong(id));
+            self.answer_ping(async move { link.send(&inner, &message).await });
+        }
+    }
+
+    /// Answers a ping on a pipe.
+    pub fn reply(self: &Arc<Self>, pipe: Arc<Pipe>, message: Wire) {
+        let inner = self.clone();
+        self.answer_ping(async move { pipe.send(&inner, message).await });
+    }
+
+    fn answer_ping(&self, answer: impl Future<Output = Result<(), BackendError>> + Send + 'static) {
+        let Ok(permit) = self.pongs.clone().try_acquire_owned() else {
+            self.noise("a ping was not answered: there are too many");
+            return;
+        };
+        self.spawn(async move {
+            let _ = tokio::time::timeout(SEND, answer).await;
+            drop(permit);
+        });
+    }
+
+    /// Logs something odd that a server does, but not without end.
+    pub fn noise(&self, what: &str) {
+        let count = {
+            let mut noise = lock(&self.noise);
+            if noise.since.elapsed() > Duration::from_secs(60) {
+                *noise = Noise { since: Instant::now(), count: 0 };
+            }
+            noise.count = noise.count.saturating_add(1);
+            noise.count
+        };
+        if count < NOISE {
+            tracing::warn!(backend = %self.backend.name, session = %self.hello.session_tag, "{what}");
+        } else if count == NOISE {
+            tracing::warn!(backend = %self.backend.name, session = %self.hello.session_tag, "{what}; more of this is not logged for a minute");
+        }
+    }
+
+    pub async fn bounded(&self, limit: Duration, sending: impl Future<Output = Result<(), BackendError>>) -> Result<(), BackendError> {
+        let late = |_| Err(BackendError::Timeout { backend: self.backend.name.clone(), limit });
+        tokio::select! {
+            result = tokio::time::timeout(limit, sending) => result.unwrap_or_else(late),
+            () = self.stop.cancelled() => Err(BackendError::Closed),
+        }
+    }
+
+    pub fn unavailable(&self, reason: impl Into<String>, retry_after: Option<Duration>) -> BackendError {
+        BackendError::Unavailable { backend: self.backend.name.clone(), reason: reason.into(), retry_after }
+    }
+
+    pub fn broken(&self, reason: impl Into<String>) -> BackendError {
+        BackendError::Broken { backend: self.backend.name.clone(), reason: reason.into() }
+    }
+
+    /// The backend broke the protocol.
+    pub fn broke(&self, reason: impl Into<String>) -> BackendError {
+        BackendError::Protocol { backend: self.backend.name.clone(), reason: reason.into() }
+    }
+}
+
+/// What is under these locks is whole at every step, so a panic elsewhere does not spoil it.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
