@@ -155,7 +155,29 @@ fn check(main: Option<Input>, mcp: Option<Input>, overrides: &Overrides, env: Lo
 
 /// The JSON Schema (draft 2020-12) of the configuration file.
 pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(file::File).to_value()
+    let mut schema = schemars::schema_for!(file::File).to_value();
+    tidy(&mut schema);
+    schema
+}
+
+/// Descriptions come from doc comments: their line breaks are those of the source. A default of null says nothing.
+fn tidy(schema: &mut serde_json::Value) {
+    match schema {
+        serde_json::Value::Object(members) => {
+            members.retain(|key, value| !(key == "default" && value.is_null()));
+            for (key, value) in members {
+                match value {
+                    serde_json::Value::String(text) if key == "description" => {
+                        let paragraphs = text.split("\n\n").map(|p| p.replace('\n', " "));
+                        *text = paragraphs.collect::<Vec<_>>().join("\n\n");
+                    }
+                    value => tidy(value),
+                }
+            }
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(tidy),
+        _ => {}
+    }
 }
 
 fn main_drafts<'a>(main: &'a Source<'a>, file: &mut file::File) -> Vec<Draft<'a>> {

@@ -61,7 +61,7 @@ pub enum Target {
         /// Absolute path of an executable file.
         program: PathBuf,
         args: Vec<String>,
-        /// On top of the gateway's own environment.
+        /// On top of the minimum that a child gets of the gateway's own environment.
         env: Vec<(String, Secret)>,
         /// An existing directory; `None`: that of the gateway.
         cwd: Option<PathBuf>,

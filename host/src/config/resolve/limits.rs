@@ -122,11 +122,20 @@ pub fn timeouts(source: &Source<'_>, path: &[Step<'_>; 2], written: Option<&Time
     let common = Timeouts { initialize: limits.initialize_timeout, list: limits.list_timeout, call: limits.call_timeout };
     let Some(written) = written else { return common };
     let at = |key: &'static str| move || source.doc.place(&[path[0], path[1], "timeouts".into(), key.into()]);
-    Timeouts {
+    let own = Timeouts {
         initialize: cx.bounded(at("initialize"), duration(written.initialize), wait(common.initialize)),
         list: cx.bounded(at("list"), duration(written.list), wait(common.list)),
         call: cx.bounded(at("call"), duration(written.call), call(common.call)),
+    };
+    if own.list > common.list {
+        let message = format!(
+            "{} can never be reached: limits.list_timeout is {}; lower this or raise that",
+            show_duration(own.list),
+            show_duration(common.list)
+        );
+        cx.problem(at("list")(), message);
     }
+    own
 }
 
 pub fn shutdown(main: &Source<'_>, file: &File, cx: &mut Cx<'_>) -> ShutdownConfig {

@@ -17,6 +17,9 @@ use serde::forward_to_deserialize_any;
 use super::tree::{Doc, Entry, Kind, Node, Scalar};
 use crate::config::problem::{Problem, Problems, suggest};
 
+/// Faults that are collected before reading is given up: more than anybody repairs at once, and each costs a pass.
+const MAX_PASSES: usize = 256;
+
 /// Keys that the format does not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
@@ -29,7 +32,7 @@ pub enum Unknown {
 /// Reads the whole document as `T`. `None` if nothing is left to read; what was wrong is in `problems`. Unknown keys that
 /// were tolerated are added to `tolerated`.
 pub fn decode<T: DeserializeOwned>(doc: &mut Doc, unknown: Unknown, problems: &mut Problems, tolerated: &mut Problems) -> Option<T> {
-    loop {
+    for _ in 0..MAX_PASSES {
         let unknown_keys = RefCell::new(Vec::new());
         let result = T::deserialize(De { node: &doc.root, doc, unknown: &unknown_keys });
         for (id, message) in unknown_keys.into_inner() {
@@ -59,6 +62,7 @@ pub fn decode<T: DeserializeOwned>(doc: &mut Doc, unknown: Unknown, problems: &m
             }
         }
     }
+    None
 }
 
 /// Why a value could not be read; the innermost place wins.
