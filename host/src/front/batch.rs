@@ -76,7 +76,13 @@ fn read(messages: Vec<Bytes>) -> Result<Vec<Incoming>, Refused> {
     messages.into_iter().enumerate().map(one).collect()
 }
 
-async fn answer(front: &Front, session: &Arc<Session>, accepts: Accepts, mut answers: Vec<Wire>, mut readers: Vec<Reader>) -> Response {
+pub(super) async fn answer(
+    front: &Front,
+    session: &Arc<Session>,
+    accepts: Accepts,
+    mut answers: Vec<Wire>,
+    mut readers: Vec<Reader>,
+) -> Response {
     if accepts.events && !(accepts.json && answers_only(&mut readers).await) {
         return sse::batch(&front.gateway, &answers, readers);
     }
