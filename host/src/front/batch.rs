@@ -34,6 +34,9 @@ pub async fn post(front: &Front, verified: &Verified<'_>, accepts: Accepts, mess
     }
     let messages = read(messages)?;
     let questions = messages.iter().any(|m| matches!(m, Incoming::Request(_)));
+    if questions {
+        accepts.check_answer()?;
+    }
     // All of it is run even if the client hangs up now.
     let taken = front.tasks.spawn(take(front.clone(), session.clone(), messages)).await;
     let (answers, readers) = taken.map_err(|error| {

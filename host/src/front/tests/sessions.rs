@@ -15,7 +15,7 @@ async fn a_session_lives_from_initialize_to_delete() {
     let reply = site.initialize("2025-11-25").await;
     assert_eq!(reply.header("content-type"), Some("application/json"));
     assert!(reply.body.contains(r#""protocolVersion":"2025-11-25""#), "{reply:?}");
-    assert_eq!(site.client.post(NOTE).await.status, 202);
+    assert_eq!(site.client.send("POST", &[("Accept", "text/html")], NOTE).await.status, 202, "there is no answer to accept");
     let reply = site.client.post(PING).await;
     assert_eq!((reply.status, reply.body.as_str()), (200, r#"{"jsonrpc":"2.0","id":7,"result":{}}"#));
     assert_eq!(reply.header("content-length"), Some("36"));
