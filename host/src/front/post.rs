@@ -21,9 +21,6 @@ impl Front {
         B: http_body::Body<Data = Bytes> + Send,
     {
         let accepts = Accepts::read(verified.headers);
-        if !accepts.anything() {
-            return Err(Refused::NotAcceptable { wanted: "application/json or text/event-stream" });
-        }
         check_content(verified.headers)?;
         let mut raw = body::read(body, verified.headers, self.body_limit, body::PACE).await?;
         if raw.starts_with(BYTE_ORDER_MARK) {
@@ -49,6 +46,7 @@ impl Front {
 
     async fn request(&self, verified: &Verified<'_>, accepts: Accepts, request: Request) -> Result<Response, Refused> {
         tracing::Span::current().record("rpc", &*request.method);
+        accepts.check_answer()?;
         let named = !matches!(verified.named, Named::Absent);
         match classify::request(verified.headers, named, &request) {
             Class::Initialize => self.initialize(verified, accepts, request).await,
