@@ -10,7 +10,6 @@ mod page;
 mod setup;
 mod tour;
 
-use super::assemble::Policies;
 use std::{
     io::{self, IsTerminal as _, Write as _},
     net::SocketAddr,
@@ -21,9 +20,11 @@ use std::{
 use anyhow::Context as _;
 
 use crate::cli::{
+    assemble::Policies,
     demo_server::{ANY_LOOPBACK_PORT, DemoServer, HttpServer},
     serve,
 };
+use crate::telemetry;
 use page::Page;
 use setup::Setup;
 
@@ -69,6 +70,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let setup =
         Setup { listen: listen.addr, admin: admin.addr, time: time.url(), text: text.url(), program: program.display().to_string() };
     let config = Arc::new(setup.load()?);
+    telemetry::init(&config.log)?;
     let policies = Policies::load(&config)?;
     let gateway = serve::start(config, policies).await?;
     let url = match gateway.listen.first() {

