@@ -141,11 +141,11 @@ macro_rules! __export_one {
                 ) -> Result<Vec<$crate::Verdict>, $crate::Failure> {
                     <$policy as $crate::Namespace>::expose(s, kind, &items)
                 }
-        fn resolve(s: &$crate::Session, kind: $crate::Kind, public: String) -> Result<Option<$crate::Target>, $crate::Failure> {
+                fn resolve(s: &$crate::Session, kind: $crate::Kind, public: String) -> Result<Option<$crate::Target>, $crate::Failure> {
                     <$policy as $crate::Namespace>::resolve(s, kind, &public)
                 }
             }
-            $crate::__private::namespace::export_namespace!(Hook with_types_in $crate::__private::namespace);
+    $crate::__private::namespace::export_namespace!(Hook with_types_in $crate::__private::namespace);
         };
     };
     ($other:ident $policy:ty) => {

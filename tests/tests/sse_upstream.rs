@@ -93,10 +93,9 @@ async fn two_sessions_have_two_streams_and_deleting_one_closes_one() {
 #[tokio::test]
 async fn a_stream_that_breaks_fails_the_call_and_the_next_call_has_a_new_one() {
     let script = |call: Call| async move {
+        // A call that is dropped is never answered, and does not hold the stream open.
         if call.target() == "t" {
             call.result(&raw::text("t"));
-        } else {
-            call.hang().await;
         }
     };
     let (backend, gateway) = behind(Backend::builder("b").tool("t").tool("hang").on("tools/call", script)).await;

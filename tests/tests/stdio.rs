@@ -148,9 +148,12 @@ async fn a_child_that_cannot_stay_up_is_restarted_with_growing_pauses() {
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_exist_is_a_backend_that_is_down() {
-    let missing = stdio_backend("child", &["/no/such/program"]);
-    let gateway = Gateway::start(&missing).await;
+async fn a_program_that_is_gone_when_it_is_needed_is_a_backend_that_is_down() {
+    let program = std::env::temp_dir().join(format!("lockgate-test-program-{}", std::process::id()));
+    std::fs::write(&program, "#!/bin/sh\n").expect("a program");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("executable");
+    let gateway = Gateway::start(&stdio_backend("child", &[&program.display().to_string()])).await;
+    std::fs::remove_file(&program).expect("removed");
     let session = gateway.initialize().await;
     let error = session.error("tools/call", json!({ "name": "echo", "arguments": {} })).await;
     assert!(error["message"].as_str().is_some_and(|text| text.contains("child")), "{error}");

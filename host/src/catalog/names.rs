@@ -79,6 +79,7 @@ impl Names {
     }
 
     /// Notes the items of a page. The first page replaces what was known of the backend's items; `complete`: this was the last page.
+    /// Answers the positions of items whose public name belongs to something else already: those are not published.
     pub fn record(
         &self,
         kind: Kind,
@@ -86,17 +87,22 @@ impl Names {
         first: bool,
         complete: bool,
         items: impl IntoIterator<Item = (Arc<str>, Option<Arc<str>>)>,
-    ) {
+    ) -> Vec<usize> {
         let mut table = self.table(kind);
         if first {
             table.forget(backend);
         }
-        for (name, public) in items {
+        let mut taken = Vec::new();
+        for (at, (name, mut public)) in items.into_iter().enumerate() {
             if table.by_target.len() >= ITEMS {
                 tracing::warn!(backend, ?kind, limit = ITEMS, "more items are listed than a session remembers");
-                return;
+                return taken;
             }
             let target = Target { backend, name };
+            if public.as_ref().is_some_and(|public| table.by_public.get(public).is_some_and(|owner| *owner != target)) {
+                taken.push(at);
+                public = None;
+            }
             if let Some(Some(old)) = table.by_target.get(&target).cloned()
                 && table.by_public.get(&old) == Some(&target)
             {
@@ -110,6 +116,7 @@ impl Names {
         if let Some(slot) = table.complete.get_mut(backend) {
             *slot = complete;
         }
+        taken
     }
 
     /// What a backend lists has changed: names stay callable, the next miss reads the list again.

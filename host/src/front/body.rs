@@ -30,6 +30,7 @@ pub const PACE: Pace = Pace { silence: Duration::from_secs(15), whole: Duration:
 
 /// How long what follows an oversized body is thrown away, so that a client that writes before it reads still gets the answer.
 const DISCARD: Duration = Duration::from_secs(3);
+const DISCARD_SILENCE: Duration = Duration::from_millis(250);
 
 /// Reads a whole request body of at most `limit` bytes. A body that is cut, too large or too slow gives an error: nothing may be run.
 pub async fn read<B>(body: B, headers: &HeaderMap, limit: usize, pace: Pace) -> Result<Bytes, Refused>
@@ -83,7 +84,8 @@ where
 {
     let end = Instant::now() + DISCARD;
     let mut left = limit.saturating_add(1 << 20);
-    while let Ok(Some(Ok(frame))) = timeout_at(end, body.frame()).await {
+    // A client that is silent has written what it wanted to, and waits for the answer.
+    while let Ok(Some(Ok(frame))) = timeout_at(end.min(Instant::now() + DISCARD_SILENCE), body.frame()).await {
         left = match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
             Some(left) => left,
             None => return,

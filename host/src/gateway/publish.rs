@@ -53,17 +53,20 @@ impl Gateway {
         Ok(listed
             .iter()
             .map(|list| {
-                let names: Vec<Option<Arc<str>>> = list.items.iter().map(|_| published.next().flatten()).collect();
+                let mut names: Vec<Option<Arc<str>>> = list.items.iter().map(|_| published.next().flatten()).collect();
                 let pairs = list.items.iter().map(|(name, _)| name.clone()).zip(names.iter().cloned());
-                session.names.record(kind, list.backend, false, list.complete, pairs);
+                // A page was checked in itself by the policy plane; a name that an earlier page gave to something else is checked here.
+                for at in session.names.record(kind, list.backend, false, list.complete, pairs) {
+                    tracing::warn!(session = %session.tag(), backend = %session.host.backends[list.backend].name, name = ?names[at], "left out of a list: its public name is taken");
+                    names[at] = None;
+                }
                 names
             })
             .collect())
     }
 }
 
-/// A policy failed: the request is refused, and says which policy it was.
+/// A policy failed: the request is refused, and says which policy it was. Its reason is for the operator, and logged where it failed.
 pub(super) fn policy_failed(error: &PolicyError) -> RpcError {
-    tracing::warn!(%error, "policy failed");
-    RpcError::new(codes::POLICY_FAILED, error.to_string())
+    RpcError::new(codes::POLICY_FAILED, error.summary())
 }

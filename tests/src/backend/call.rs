@@ -47,9 +47,10 @@ impl Call {
 
     /// The name of the tool or prompt, or the URI.
     pub fn target(&self) -> String {
-        let params = self.seen.params();
-        let name = params.get("name").or_else(|| params.get("uri"));
-        name.and_then(|name| name.as_str()).unwrap_or_default().to_owned()
+        // Not by way of a tree: the rest of the params may hold numbers that no tree can.
+        let params = self.seen.params_raw();
+        let name = raw::member(params, "name").or_else(|| raw::member(params, "uri"));
+        name.and_then(|name| serde_json::from_str(name).ok()).unwrap_or_default()
     }
 
     pub fn progress_token(&self) -> Option<String> {

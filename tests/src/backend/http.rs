@@ -237,7 +237,8 @@ fn by_default(call: Call) {
             call.result(&format!(r#"{{"{field}":[{}]{cursor}}}"#, page.join(",")));
         }
         "tools/call" => {
-            let (name, arguments) = (json!(call.target()), call.seen.arguments_raw().to_owned());
+            let arguments = raw::member(call.seen.params_raw(), "arguments").unwrap_or("null").to_owned();
+            let name = json!(call.target());
             let known = built
                 .lists
                 .get("tools")

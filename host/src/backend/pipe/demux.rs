@@ -21,7 +21,7 @@ impl Pipe {
                     Some(id) if memchr::memmem::find(&raw, b"\"jsonrpc\"").is_some() => {
                         self.fail(id, inner.broke(format!("its answer is {error}")))
                     }
-                    _ => inner.noise("a line that is no MCP message was skipped"),
+                    _ => inner.noise("a message on its stream or stdout that is no MCP message was skipped"),
                 }
                 return;
             }

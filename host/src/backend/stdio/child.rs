@@ -186,7 +186,7 @@ async fn read(inner: &Arc<Inner>, pipe: &Arc<Pipe>, stdout: ChildStdout) {
     while let Ok(Some(line)) = lines.next().await {
         match line {
             Line::Text(line) if line[0] == b'{' => pipe.take(inner, line).await,
-            Line::Text(_) => inner.noise("a line that is no MCP message was skipped"),
+            Line::Text(_) => inner.noise("a line on stdout that is no MCP message was skipped"),
             Line::TooLong { head } => pipe.too_large(inner, &head),
         }
     }
