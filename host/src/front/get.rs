@@ -4,10 +4,12 @@
 use super::accept::Accepts;
 use super::chamber::{Named, Verified};
 use super::refused::Refused;
-use super::respond::Response;
+use super::respond::{self, Response};
 use super::{Front, classify, sse};
 use crate::protocol::headers;
 use crate::session::streams::EventId;
+use futures_util::FutureExt;
+use http::StatusCode;
 
 impl Front {
     pub(super) fn get(&self, verified: &Verified<'_>) -> Result<Response, Refused> {
@@ -24,8 +26,12 @@ impl Front {
             return Ok(sse::stream(&self.gateway, &session, reader));
         };
         let event = event.to_str().ok().and_then(|text| EventId::parse(text.trim())).filter(|_| events.next().is_none());
-        let reader = event.and_then(|event| self.gateway.resume(&session, event)).ok_or(Refused::EventId)?;
-        // Where all of it was delivered this is an empty stream: the client has its answer, and does not come back.
+        let mut reader = event.and_then(|event| self.gateway.resume(&session, event)).ok_or(Refused::EventId)?;
+        if matches!(reader.peek().now_or_never(), Some(None)) {
+            // All of it was delivered. To clients of event streams this says not to come back (WHATWG HTML, 9.2.3); an empty stream
+            // would have them try again for ever.
+            return Ok(respond::empty(StatusCode::NO_CONTENT));
+        }
         Ok(sse::resumed(&self.gateway, reader))
     }
 }
