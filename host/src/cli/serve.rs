@@ -178,3 +178,46 @@ fn raise_open_files(connections: usize) {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    fn config(listen: &str, admin: &str) -> Arc<Config> {
+        let yaml = format!("listen: {listen}\nadmin: {admin}\nbackends: {{ away: {{ url: http://127.0.0.1:9/mcp }} }}\n");
+        Arc::new(config::load_text("test", &yaml).unwrap_or_else(|problems| panic!("{problems}")).config)
+    }
+
+    async fn begin(config: Arc<Config>) -> anyhow::Result<Running> {
+        let policies = Policies::load(&config)?;
+        start(config, policies).await
+    }
+
+    #[tokio::test]
+    async fn a_gateway_says_where_it_listens_is_ready_and_leaves_nothing_behind() {
+        let running = begin(config("[127.0.0.1:0, 127.0.0.1:0]", "127.0.0.1:0")).await.unwrap();
+        let (listen, admin) = (running.listen.clone(), running.admin.unwrap());
+        assert!(listen.len() == 2 && listen[0] != listen[1] && listen.iter().chain([&admin]).all(|a| a.port() != 0));
+        let mut probe = TcpStream::connect(admin).await.unwrap();
+        probe.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        probe.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+        timeout(Duration::from_secs(10), running.stop()).await.expect("it stops");
+        for address in listen.iter().chain([&admin]) {
+            assert!(TcpStream::connect(address).await.is_err(), "{address} is still open");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_taken_is_an_error_and_nothing_is_left_running() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap().to_string();
+        let Err(error) = begin(config("127.0.0.1:0", &address)).await else { panic!("two processes on one port") };
+        let text = error.to_string();
+        assert!(text.contains(&address) && text.contains("set `admin` to another address"), "{text}");
+    }
+}

@@ -119,7 +119,8 @@ impl Handler for Front {
         let (head, body) = request.into_parts();
         // The path alone: a query may hold what nobody should log.
         let span = tracing::debug_span!("http", method = %head.method, path = head.uri.path(), %peer, principal = Empty, session = Empty, rpc = Empty);
-        let response = self.story(&head, body).instrument(span.clone()).await;
+        // Boxed: a connection keeps room for what its service returns, also while an answer streams for hours.
+        let response = Box::pin(self.story(&head, body)).instrument(span.clone()).await;
         self.gateway.metrics().http_responses_total.inc(response.status().into());
         span.in_scope(|| tracing::debug!(status = response.status().as_u16(), elapsed = ?started.elapsed(), "answered"));
         response

@@ -1,6 +1,7 @@
 //! Connections: their limit, their reuse, their end.
 
 use super::*;
+use crate::front::Handler;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -86,4 +87,13 @@ async fn a_client_that_hangs_up_lets_go_of_its_stream() {
         }
     };
     timeout(SOON, gone).await.expect("the stream has no reader any more");
+}
+
+#[tokio::test]
+async fn what_a_connection_holds_for_its_requests_is_small() {
+    let site = Site::open("").await;
+    let request = http::Request::builder().body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
+    let handling = site.front.handle(request, ([127, 0, 0, 1], 1).into());
+    // The HTTP implementation keeps this much for each connection, open streams included.
+    assert!(size_of_val(&handling) < 1024, "{} bytes", size_of_val(&handling));
 }
