@@ -282,7 +282,7 @@ async fn announce(inner: &Arc<Inner>) {
 /// What a client may read of a failed attempt, without the backend's name, which the error around it has.
 fn reason(error: &BackendError) -> String {
     match error {
-        BackendError::Unavailable { reason, .. } | BackendError::Broken { reason, .. } => reason.clone(),
+        BackendError::Unavailable { reason, .. } | BackendError::Broken { reason, .. } | BackendError::Input { reason, .. } => reason.clone(),
         BackendError::Timeout { limit, .. } => format!("it did not answer initialize within {limit:?}"),
         BackendError::Status { status, .. } => format!("it refused initialize with HTTP status {status}"),
         BackendError::Protocol { reason, .. } => format!("it broke the protocol: {reason}"),

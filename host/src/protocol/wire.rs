@@ -109,6 +109,11 @@ impl Edits {
         self
     }
 
+    /// The other's replacements too.
+    pub fn extend(&mut self, other: &Edits) {
+        self.list.extend_from_slice(&other.list);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
