@@ -63,17 +63,27 @@ pub fn judge(inner: &Inner, mut response: Response, of: &str) -> Result<Verdict,
         // Absent: complete (2026-07-28 basic/index, "Result type").
         None => {}
         Some(Some(kind)) if kind == "complete" => {}
-        Some(Some(kind)) if kind == "input_required" => return required(&object, of).map(Verdict::InputRequired).map_err(|why| inner.broke(why)),
+        Some(Some(kind)) if kind == "input_required" => {
+            return required(&object, of).map(Verdict::InputRequired).map_err(|why| inner.broke(why));
+        }
         Some(kind) => {
             let kind: String = kind.unwrap_or_default().chars().filter(|c| !c.is_control()).take(40).collect();
             return Err(inner.broke(format!("its result is of a kind that is not known: {kind:?}")));
         }
     }
-    let no_object = of == method::TOOLS_CALL && object.members().any(|(name, value)| name == "structuredContent" && !json::is_object(value));
+    let no_object =
+        of == method::TOOLS_CALL && object.members().any(|(name, value)| name == "structuredContent" && !json::is_object(value));
     let mut shaped = Edits::new();
     let out = |name: &str| NEW.contains(&name) || no_object && name == "structuredContent";
     splice(&response.raw, response.body_at.clone(), out, "", &mut shaped).map_err(|_| inner.broke("its result is not an object"))?;
-    drop(object);
+    if of == method::TOOLS_LIST {
+        for tool in object.only("tools").and_then(json::array).unwrap_or_default() {
+            if Object::of(tool).is_some_and(|t| t.members().any(|(name, value)| name == "outputSchema" && !is_of_objects(value))) {
+                // An object, as it was read a line before.
+                let _ = splice(&response.raw, json::place(&response.raw, tool), |name| name == "outputSchema", "", &mut shaped);
+            }
+        }
+    }
     response.shaped = shaped;
     Ok(Verdict::Final(response))
 }
@@ -93,7 +103,11 @@ fn required(result: &Object<'_>, of: &str) -> Result<Required, String> {
         let requests = Object::of(requests).ok_or("its inputRequests are not an object")?;
         for (key, value) in requests.members() {
             let question = Object::of(value).ok_or("one of its inputRequests is not an object")?;
-            let method = question.get("method").map_err(|e| e.to_string())?.and_then(json::string).ok_or("one of its inputRequests has no method")?;
+            let method = question
+                .get("method")
+                .map_err(|e| e.to_string())?
+                .and_then(json::string)
+                .ok_or("one of its inputRequests has no method")?;
             let params = question.get("params").map_err(|e| e.to_string())?.filter(|p| !json::is_null(p));
             if params.is_some_and(|p| !json::is_object(p)) {
                 return Err("the params of one of its inputRequests are not an object".into());
@@ -112,6 +126,11 @@ fn required(result: &Object<'_>, of: &str) -> Result<Required, String> {
         return Err("its result asks for input and says neither which nor in what state".into());
     }
     Ok(required)
+}
+
+/// Older clients know no other output, and refuse a whole list for one such schema (2025-11-25 schema, `Tool`).
+fn is_of_objects(schema: &serde_json::value::RawValue) -> bool {
+    Object::of(schema).is_some_and(|s| s.only("type").is_some_and(|t| t.get() == "\"object\""))
 }
 
 fn names_a_uri(error: &Object<'_>) -> bool {

@@ -60,7 +60,8 @@ impl Meta {
 /// What the client declared, without the tasks of either era: a task of one cannot be followed in the other.
 fn capabilities(declared: &Bytes) -> Bytes {
     let mut edits = Edits::new();
-    let extensions = Object::parse(declared).ok().and_then(|c| Some(json::place(declared, c.only("extensions").filter(|e| json::is_object(e))?)));
+    let extensions =
+        Object::parse(declared).ok().and_then(|c| Some(json::place(declared, c.only("extensions").filter(|e| json::is_object(e))?)));
     if splice(declared, 0..declared.len(), |name| name == "tasks", "", &mut edits).is_err() {
         return Bytes::from_static(b"{}");
     }
@@ -106,7 +107,9 @@ impl Ask {
         };
         // Both are objects that were read when the message came.
         let _ = match self.meta_at(params.clone()) {
-            Some(at) => splice(raw, at, |name| OURS.contains(&name), members, edits).and_then(|()| splice(raw, params, is_retry, &again, edits)),
+            Some(at) => {
+                splice(raw, at, |name| OURS.contains(&name), members, edits).and_then(|()| splice(raw, params, is_retry, &again, edits))
+            }
             None => splice(raw, params, |name| name == "_meta" || is_retry(name), &with_meta(), edits),
         };
     }
@@ -124,5 +127,73 @@ impl Retry {
         let responses = self.responses.as_ref().map(|r| format!("\"{INPUT_RESPONSES}\":{r}"));
         let state = self.state.as_ref().map(|s| format!("\"{REQUEST_STATE}\":{}", String::from_utf8_lossy(s)));
         responses.into_iter().chain(state).collect::<Vec<_>>().join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Incoming;
+
+    fn sent(text: &'static str, retry: Option<&Retry>) -> String {
+        let Ok(Incoming::Request(request)) = Incoming::parse(Bytes::from_static(text.as_bytes())) else { panic!("{text}") };
+        let progress_token_at = request.progress_token().ok().flatten().map(|t| t.at);
+        let message = Ask::new(Outbound { request, edits: Edits::new(), progress_token_at }).message(9, "\"m\":1", retry);
+        let text = String::from_utf8(message.into_bytes().to_vec()).unwrap();
+        assert!(Incoming::parse(Bytes::from(text.clone())).is_ok(), "{text}");
+        text
+    }
+
+    #[test]
+    fn metadata_is_put_where_the_message_has_room_for_it_and_nothing_else_moves() {
+        for (text, want) in [
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#, r#"{"jsonrpc":"2.0","id":9,"params":{"_meta":{"m":1}},"method":"x"}"#),
+            (r#"{"jsonrpc":"2.0","method":"x","id":"a" }"#, r#"{"jsonrpc":"2.0","method":"x","id":9,"params":{"_meta":{"m":1}} }"#),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{}}"#, r#"{"jsonrpc":"2.0","id":9,"method":"x","params":{"_meta":{"m":1}}}"#),
+            (
+                r#"{"params":{ "name":"t","arguments":{"a":1.0,"a":2}},"jsonrpc":"2.0","id":1,"method":"x"}"#,
+                r#"{"params":{"_meta":{"m":1}, "name":"t","arguments":{"a":1.0,"a":2}},"jsonrpc":"2.0","id":9,"method":"x"}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"n":0,"_meta":{"x":1.0,"progressToken":"p"}}}"#,
+                r#"{"jsonrpc":"2.0","id":9,"method":"x","params":{"n":0,"_meta":{"m":1,"x":1.0,"progressToken":9}}}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"io.modelcontextprotocol/clientInfo":{},"progressToken":2,"io.modelcontextprotocol\/logLevel":"debug"}}}"#,
+                r#"{"jsonrpc":"2.0","id":9,"method":"x","params":{"_meta":{"m":1,"progressToken":9}}}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":null}}"#,
+                r#"{"jsonrpc":"2.0","id":9,"method":"x","params":{"_meta":{"m":1}}}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"a":1},"n":0,"_meta":{"b":1}}}"#,
+                r#"{"jsonrpc":"2.0","id":9,"method":"x","params":{"_meta":{"m":1},"n":0}}"#,
+            ),
+        ] {
+            assert_eq!(sent(text, None), want);
+        }
+    }
+
+    #[test]
+    fn a_further_round_brings_answers_and_state_and_none_of_the_client() {
+        let retry = Retry { responses: Some("{\"q\":{}}".into()), state: Some(Bytes::from_static(br#""\u00e9\/""#)) };
+        for (text, want) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x"}"#,
+                r#"{"jsonrpc":"2.0","id":9,"params":{"_meta":{"m":1},"inputResponses":{"q":{}},"requestState":"\u00e9\/"},"method":"x"}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{"requestState":"mine","_meta":{},"name":"t"}}"#,
+                r#"{"jsonrpc":"2.0","id":9,"method":"x","params":{"inputResponses":{"q":{}},"requestState":"\u00e9\/","_meta":{"m":1},"name":"t"}}"#,
+            ),
+        ] {
+            assert_eq!(sent(text, Some(&retry)), want);
+        }
+        let only_state = Retry { responses: None, state: Some(Bytes::from_static(b"\"s\"")) };
+        assert!(
+            sent(r#"{"jsonrpc":"2.0","id":1,"method":"x","params":{}}"#, Some(&only_state))
+                .contains(r#""params":{"_meta":{"m":1},"requestState":"s"}"#)
+        );
     }
 }

@@ -91,7 +91,9 @@ pub fn read(inner: &Inner, answer: &Response) -> Result<ServerHello, Refused> {
     if !supported.iter().any(|v| v == Version::V2026_07_28.as_str()) {
         return Err(Refused::Failed(inner.unavailable(format!("it speaks only these revisions: {}", supported.join(", ")), None)));
     }
-    let text = |value: Option<&serde_json::value::RawValue>| value.filter(|v| json::is_object(v)).map(|v| Bytes::copy_from_slice(v.get().as_bytes()));
+    let text = |value: Option<&serde_json::value::RawValue>| {
+        value.filter(|v| json::is_object(v)).map(|v| Bytes::copy_from_slice(v.get().as_bytes()))
+    };
     let of_itself = object.only("_meta").and_then(Object::of);
     Ok(ServerHello {
         version: Version::V2026_07_28,

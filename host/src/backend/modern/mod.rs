@@ -8,6 +8,7 @@ mod answer;
 mod ask;
 pub mod era;
 mod inputs;
+pub mod listen;
 mod rounds;
 
 use super::call::{Call, Slot, Start, Way};
@@ -21,6 +22,7 @@ use ask::Ask;
 pub use ask::Meta;
 use bytes::Bytes;
 pub use inputs::Inputs;
+use listen::Wishes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -30,11 +32,12 @@ use tokio::time::Instant;
 pub struct Modern {
     pub meta: Meta,
     pub inputs: Inputs,
+    pub wishes: Wishes,
 }
 
 impl Modern {
     pub fn new(hello: &Hello) -> Modern {
-        Modern { meta: Meta::new(hello), inputs: Inputs::default() }
+        Modern { meta: Meta::new(hello), inputs: Inputs::default(), wishes: Wishes::default() }
     }
 }
 
@@ -43,23 +46,35 @@ pub fn call(inner: &Arc<Inner>, link: Arc<Link>, out: Outbound, deadline: Instan
     let id = inner.next_id();
     let slot = Slot::default();
     let method = out.request.method.clone();
-    let exchange = match &*method {
+    let exchange: std::pin::Pin<Box<dyn Future<Output = Result<Response, BackendError>> + Send>> = match &*method {
         method::SET_LEVEL | method::RESOURCES_SUBSCRIBE | method::RESOURCES_UNSUBSCRIBE | method::PING => {
             let memo = Memo::of(&method, &out.request.rewritten(&RequestId::number(id), out.edits));
-            let inner = inner.clone();
-            Box::pin(async move { here(&inner, id, memo).await }) as _
+            let (inner, link) = (inner.clone(), link.clone());
+            Box::pin(async move { here(&inner, &link, id, &method, memo).await })
         }
-        _ => Box::pin(rounds::run(inner.clone(), link.clone(), id, Ask::new(out), slot.clone())) as _,
+        _ => Box::pin(rounds::run(inner.clone(), link.clone(), id, Ask::new(out), slot.clone())),
     };
     Ok(Call::new(inner.clone(), Start { link, id, way: Way::Http { exchange, slot }, aside: None, memo: None }, deadline, limit))
 }
 
 /// Answers what only older servers would be asked.
-async fn here(inner: &Arc<Inner>, id: u64, memo: Option<Memo>) -> Result<Response, BackendError> {
-    if let Some(memo) = memo {
-        lock(&inner.restore).keep(memo);
+async fn here(inner: &Arc<Inner>, link: &Link, id: u64, of: &str, memo: Option<Memo>) -> Result<Response, BackendError> {
+    match memo {
+        Some(Memo::Subscribe(uri, params)) => {
+            let subscribed = listen::subscribe(inner, link, &uri.clone(), Memo::Subscribe(uri, params)).await;
+            subscribed.map_err(|why| inner.unavailable(format!("it was not possible to subscribe: {why}"), None))?;
+        }
+        Some(memo @ Memo::Unsubscribe(_)) => listen::unsubscribe(inner, memo),
+        Some(memo @ Memo::Level(_)) => lock(&inner.restore).keep(memo),
+        None if of == method::PING => {}
+        None => return Err(inner.unavailable(format!("`params` of {of} are too long or not what they should be"), None)),
     }
     empty(inner, id)
+}
+
+/// A connection to a modern server is there: what the session wants of it beside its calls begins.
+pub fn begin(inner: &Arc<Inner>, link: &Arc<Link>) {
+    inner.spawn(listen::run(inner.clone(), link.clone()));
 }
 
 /// `{}` as the answer to request `id`.

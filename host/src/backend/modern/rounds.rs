@@ -69,6 +69,9 @@ async fn leg(inner: &Arc<Inner>, link: &Arc<Link>, id: u64, message: Wire, owns:
         match std::future::poll_fn(|cx| registered.poll(cx, inner)).await {
             CallEvent::Answer(response) => break Ok(response),
             CallEvent::Failed(error) => break Err(error),
+            // The server has no requests of its own, and ends ours with an answer.
+            CallEvent::Request(_) => {}
+            CallEvent::Notification(note) if &*note.method == method::CANCELLED => {}
             event => slot.emit(event).await,
         }
     };
@@ -127,7 +130,11 @@ fn request(inner: &Inner, question: &Question, id: &RequestId) -> Result<Request
     if !declared {
         return Err(inner.broke(format!("it asks for `{}`, for which the client did not declare `{needs}`", question.method)));
     }
-    let mut text = Wire::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":{}", String::from_utf8_lossy(id.raw()), json::quote(&question.method)));
+    let mut text = Wire::from(format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":{}",
+        String::from_utf8_lossy(id.raw()),
+        json::quote(&question.method)
+    ));
     if let Some(params) = &question.params {
         text.push(Bytes::from_static(b",\"params\":"));
         text.push(older(&question.method, params, id));

@@ -94,6 +94,10 @@ impl Pipe {
         self.modern.store(true, Ordering::Relaxed);
     }
 
+    fn is_modern(&self) -> bool {
+        self.modern.load(Ordering::Relaxed)
+    }
+
     /// Puts a request on the pipe. `owns`: see `Entry`.
     pub async fn call(self: &Arc<Self>, inner: &Arc<Inner>, id: u64, message: Wire, owns: bool) -> Result<Registered, BackendError> {
         let (sender, events) = mpsc::channel(EVENTS);
