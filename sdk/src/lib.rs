@@ -56,9 +56,7 @@ mod bindings;
 use serde::de::DeserializeOwned;
 
 pub use bindings::base::lockgate::policy::host::{Backend, BackendState, Level, Quota, Session};
-pub use bindings::base::lockgate::policy::types::{
-    AliasEntry, Failure, ItemHead, Kind, Target, Verdict,
-};
+pub use bindings::base::lockgate::policy::types::{AliasEntry, Failure, ItemHead, Kind, Target, Verdict};
 
 /// Hook family: names that stand for other names. Exported as `alias`.
 pub trait Alias {
@@ -125,7 +123,7 @@ macro_rules! __export_one {
                     <$policy as $crate::Alias>::publish(s, kind)
                 }
             }
-            $crate::__private::alias::export_alias!(Hook with_types_in $crate::__private::alias);
+    $crate::__private::alias::export_alias!(Hook with_types_in $crate::__private::alias);
         };
     };
     (namespace $policy:ty) => {
@@ -136,10 +134,14 @@ macro_rules! __export_one {
             use $crate::__private::namespace::exports::lockgate::policy::namespace::Guest;
             struct Hook;
             impl Guest for Hook {
-                fn expose(s: &$crate::Session, kind: $crate::Kind, items: Vec<$crate::ItemHead>) -> Result<Vec<$crate::Verdict>, $crate::Failure> {
+                fn expose(
+                    s: &$crate::Session,
+                    kind: $crate::Kind,
+                    items: Vec<$crate::ItemHead>,
+                ) -> Result<Vec<$crate::Verdict>, $crate::Failure> {
                     <$policy as $crate::Namespace>::expose(s, kind, &items)
                 }
-                fn resolve(s: &$crate::Session, kind: $crate::Kind, public: String) -> Result<Option<$crate::Target>, $crate::Failure> {
+        fn resolve(s: &$crate::Session, kind: $crate::Kind, public: String) -> Result<Option<$crate::Target>, $crate::Failure> {
                     <$policy as $crate::Namespace>::resolve(s, kind, &public)
                 }
             }

@@ -8,9 +8,7 @@ use std::time::Duration;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 use wasmtime::component::{Instance, Resource, ResourceTable};
-use wasmtime::{
-    AsContextMut, PoolConcurrencyLimitError, ResourceLimiter, Store, Trap, UpdateDeadline,
-};
+use wasmtime::{AsContextMut, PoolConcurrencyLimitError, ResourceLimiter, Store, Trap, UpdateDeadline};
 
 use crate::chain::Entry;
 use crate::engine::{Engine, EngineConfig, Running};
@@ -78,11 +76,7 @@ impl HostState {
         table.set_max_capacity(1);
         HostState {
             table,
-            limits: Limits {
-                memory_bytes: config.memory_bytes,
-                table_elements: config.table_elements,
-                refused: false,
-            },
+            limits: Limits { memory_bytes: config.memory_bytes, table_elements: config.table_elements, refused: false },
             ticks: 0,
             blocking: false,
             log: LogBudget {
@@ -99,12 +93,7 @@ impl HostState {
         Ok(self.table.get(handle)?)
     }
 
-    pub(crate) fn log_line(
-        &mut self,
-        handle: &Resource<Lent>,
-        level: Level,
-        message: &str,
-    ) -> wasmtime::Result<()> {
+    pub(crate) fn log_line(&mut self, handle: &Resource<Lent>, level: Level, message: &str) -> wasmtime::Result<()> {
         let virtual_host = self.lent(handle)?.view.virtual_host.clone();
         let log = &mut self.log;
         if log.lines == 0 {
@@ -122,13 +111,7 @@ impl HostState {
                     "log lines of this policy were dropped: it writes too many"
                 );
             }
-            log::write(
-                level,
-                &log.policy,
-                &log.version,
-                &virtual_host,
-                &log::clean(message, log.line_bytes),
-            );
+            log::write(level, &log.policy, &log.version, &virtual_host, &log::clean(message, log.line_bytes));
         }
         Ok(())
     }
@@ -151,12 +134,7 @@ pub(crate) fn store(engine: &Engine, policy: &Policy) -> Store<HostState> {
 }
 
 /// Gives the guest its time and its bytes for what is called next. Returns the bound by the wall clock.
-pub(crate) fn arm(
-    store: &mut Store<HostState>,
-    config: &EngineConfig,
-    deadline: Duration,
-    fuel: usize,
-) -> Duration {
+pub(crate) fn arm(store: &mut Store<HostState>, config: &EngineConfig, deadline: Duration, fuel: usize) -> Duration {
     let ticks = deadline.as_nanos().div_ceil(config.tick.as_nanos().max(1));
     // One more: the first tick may come at once.
     store.data_mut().ticks = u32::try_from(ticks).unwrap_or(u32::MAX).saturating_add(1);
@@ -174,12 +152,7 @@ pub(crate) fn arm_blocking(store: &mut Store<HostState>, config: &EngineConfig) 
 // === impl Limits ===
 
 impl ResourceLimiter for Limits {
-    fn memory_growing(
-        &mut self,
-        _: usize,
-        desired: usize,
-        _: Option<usize>,
-    ) -> wasmtime::Result<bool> {
+    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         let granted = desired <= self.memory_bytes;
         self.refused |= !granted;
         Ok(granted)
@@ -190,12 +163,7 @@ impl ResourceLimiter for Limits {
         Ok(())
     }
 
-    fn table_growing(
-        &mut self,
-        _: usize,
-        desired: usize,
-        _: Option<usize>,
-    ) -> wasmtime::Result<bool> {
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         Ok(desired <= self.table_elements)
     }
 
@@ -216,133 +184,59 @@ impl ResourceLimiter for Limits {
 
 impl<'e> Guest<'e> {
     /// A fresh instance of the entry's policy, with the session lent to it. `hook` is what it is for: it names the deadline and the error.
-    pub(crate) async fn enter(
-        engine: &'e Engine,
-        entry: &'e Entry,
-        view: &SessionView,
-        hook: Hook,
-    ) -> Result<Guest<'e>, PolicyError> {
+    pub(crate) async fn enter(engine: &'e Engine, entry: &'e Entry, view: &SessionView, hook: Hook) -> Result<Guest<'e>, PolicyError> {
         let policy = &*entry.policy;
         let error = |kind| report(policy, hook, kind);
-        let wait = engine
-            .config
-            .deadline(hook)
-            .saturating_mul(EngineConfig::WALL_FACTOR);
+        let wait = engine.config.deadline(hook).saturating_mul(EngineConfig::WALL_FACTOR);
         let slot = match timeout(wait, engine.slots.acquire()).await {
             Ok(Ok(slot)) => slot,
             Ok(Err(_)) | Err(_) => return Err(error(PolicyErrorKind::Overloaded)),
         };
         let running = engine.running();
         let mut store = store(engine, policy);
-        let lent = Lent {
-            view: view.clone(),
-            policy: policy.name.clone(),
-            setting: entry.setting.clone(),
-        };
-        let session = store
-            .data_mut()
-            .table
-            .push(lent)
-            .map_err(|e| error(PolicyErrorKind::Internal(e.to_string())))?
-            .rep();
-        let wall = arm(
-            &mut store,
-            &engine.config,
-            engine.config.deadline(hook),
-            engine.config.hostcall_fuel,
-        );
+        let lent = Lent { view: view.clone(), policy: policy.name.clone(), setting: entry.setting.clone() };
+        let session = store.data_mut().table.push(lent).map_err(|e| error(PolicyErrorKind::Internal(e.to_string())))?.rep();
+        let wall = arm(&mut store, &engine.config, engine.config.deadline(hook), engine.config.hostcall_fuel);
         let instance = match timeout(wall, policy.pre.instantiate_async(&mut store)).await {
             Ok(Ok(instance)) => instance,
             Ok(Err(e)) => return Err(error(outcome(&e, store.data()))),
             Err(_) => return Err(error(PolicyErrorKind::Deadline)),
         };
-        Ok(Guest {
-            engine,
-            policy,
-            store,
-            instance,
-            session,
-            _running: running,
-            _slot: slot,
-        })
+        Ok(Guest { engine, policy, store, instance, session, _running: running, _slot: slot })
     }
 
-    pub(crate) async fn alias_resolve(
-        mut self,
-        kind: Kind,
-        public: &str,
-    ) -> Result<Option<Target>, PolicyError> {
+    pub(crate) async fn alias_resolve(mut self, kind: Kind, public: &str) -> Result<Option<Target>, PolicyError> {
         let (wall, session) = self.lend(Hook::AliasResolve, 0);
-        let call = self.policy.exports.alias_resolve(
-            self.store.as_context_mut(),
-            &self.instance,
-            session,
-            kind,
-            public,
-        );
+        let call = self.policy.exports.alias_resolve(self.store.as_context_mut(), &self.instance, session, kind, public);
         let ended = timeout(wall, call).await;
         self.end(Hook::AliasResolve, ended)
     }
 
-    pub(crate) async fn alias_publish(
-        mut self,
-        kind: Kind,
-    ) -> Result<Vec<AliasEntry>, PolicyError> {
+    pub(crate) async fn alias_publish(mut self, kind: Kind) -> Result<Vec<AliasEntry>, PolicyError> {
         let (wall, session) = self.lend(Hook::AliasPublish, 0);
-        let call = self.policy.exports.alias_publish(
-            self.store.as_context_mut(),
-            &self.instance,
-            session,
-            kind,
-        );
+        let call = self.policy.exports.alias_publish(self.store.as_context_mut(), &self.instance, session, kind);
         let ended = timeout(wall, call).await;
         self.end(Hook::AliasPublish, ended)
     }
 
     /// `bytes`: about how much goes in; as much again may come out on top of the usual bound.
-    pub(crate) async fn namespace_expose(
-        &mut self,
-        kind: Kind,
-        items: &[Item<'_>],
-        bytes: usize,
-    ) -> Result<Vec<Verdict>, PolicyError> {
+    pub(crate) async fn namespace_expose(&mut self, kind: Kind, items: &[Item<'_>], bytes: usize) -> Result<Vec<Verdict>, PolicyError> {
         let (wall, session) = self.lend(Hook::NamespaceExpose, bytes);
-        let call = self.policy.exports.namespace_expose(
-            self.store.as_context_mut(),
-            &self.instance,
-            session,
-            kind,
-            items,
-        );
+        let call = self.policy.exports.namespace_expose(self.store.as_context_mut(), &self.instance, session, kind, items);
         let ended = timeout(wall, call).await;
         self.end(Hook::NamespaceExpose, ended)
     }
 
-    pub(crate) async fn namespace_resolve(
-        mut self,
-        kind: Kind,
-        public: &str,
-    ) -> Result<Option<Target>, PolicyError> {
+    pub(crate) async fn namespace_resolve(mut self, kind: Kind, public: &str) -> Result<Option<Target>, PolicyError> {
         let (wall, session) = self.lend(Hook::NamespaceResolve, 0);
-        let call = self.policy.exports.namespace_resolve(
-            self.store.as_context_mut(),
-            &self.instance,
-            session,
-            kind,
-            public,
-        );
+        let call = self.policy.exports.namespace_resolve(self.store.as_context_mut(), &self.instance, session, kind, public);
         let ended = timeout(wall, call).await;
         self.end(Hook::NamespaceResolve, ended)
     }
 
     fn lend(&mut self, hook: Hook, bytes: usize) -> (Duration, Resource<Lent>) {
         let config = &self.engine.config;
-        let wall = arm(
-            &mut self.store,
-            config,
-            config.deadline(hook),
-            config.hostcall_fuel.saturating_add(bytes.saturating_mul(2)),
-        );
+        let wall = arm(&mut self.store, config, config.deadline(hook), config.hostcall_fuel.saturating_add(bytes.saturating_mul(2)));
         (wall, Resource::new_borrow(self.session))
     }
 
@@ -362,22 +256,13 @@ impl<'e> Guest<'e> {
 
 impl EngineConfig {
     fn deadline(&self, hook: Hook) -> Duration {
-        if hook.is_list() {
-            self.list_deadline
-        } else {
-            self.resolve_deadline
-        }
+        if hook.is_list() { self.list_deadline } else { self.resolve_deadline }
     }
 }
 
 /// Names an error and says it once in the log, where an operator looks for it whatever the gateway makes of it.
 pub(crate) fn report(policy: &Policy, hook: Hook, kind: PolicyErrorKind) -> PolicyError {
-    let error = PolicyError {
-        kind,
-        policy: policy.name.clone(),
-        version: policy.version.clone(),
-        hook,
-    };
+    let error = PolicyError { kind, policy: policy.name.clone(), version: policy.version.clone(), hook };
     if policy.errors.take() {
         let suppressed = policy.errors.take_dropped();
         tracing::warn!(
@@ -395,9 +280,7 @@ pub(crate) fn report(policy: &Policy, hook: Hook, kind: PolicyErrorKind) -> Poli
 
 /// What the engine's error means. Guest faults are [`Trap`]s, except for limits and for what is found when values are read out of the guest.
 pub(crate) fn outcome(error: &wasmtime::Error, state: &HostState) -> PolicyErrorKind {
-    if error.downcast_ref::<DeadlinePassed>().is_some()
-        || error.downcast_ref::<Trap>() == Some(&Trap::Interrupt)
-    {
+    if error.downcast_ref::<DeadlinePassed>().is_some() || error.downcast_ref::<Trap>() == Some(&Trap::Interrupt) {
         return PolicyErrorKind::Deadline;
     }
     if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() {

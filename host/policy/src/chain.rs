@@ -59,11 +59,7 @@ impl Chain {
     /// A chain of these policies, in this order, with a generation that no other chain of this process has.
     pub fn new(engine: Arc<Engine>, entries: Vec<Entry>) -> Chain {
         static GENERATIONS: AtomicU64 = AtomicU64::new(1);
-        Chain {
-            engine,
-            entries,
-            generation: GENERATIONS.fetch_add(1, Ordering::Relaxed),
-        }
+        Chain { engine, entries, generation: GENERATIONS.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// A number that is larger for every chain made later.
@@ -78,12 +74,7 @@ impl Chain {
 
     /// Asks every policy about empty lists: finds configuration that does not fit its policy before a client does.
     pub async fn try_out(&self, s: &SessionView) -> Result<(), PolicyError> {
-        for kind in [
-            Kind::Tool,
-            Kind::Prompt,
-            Kind::Resource,
-            Kind::ResourceTemplate,
-        ] {
+        for kind in [Kind::Tool, Kind::Prompt, Kind::Resource, Kind::ResourceTemplate] {
             self.aliases(s, kind).await?;
             for (_, entry) in self.namespaces() {
                 let mut guest = Guest::enter(&self.engine, entry, s, Hook::NamespaceExpose).await?;
@@ -95,12 +86,7 @@ impl Chain {
 
     /// The alias stage alone: what a public name stands for; the first policy that knows it wins. The target is a backend of the
     /// session; whether the namespace policies show it is for [`resolve`](Chain::resolve) to say.
-    pub async fn alias(
-        &self,
-        s: &SessionView,
-        kind: Kind,
-        public: &str,
-    ) -> Result<Option<Target>, PolicyError> {
+    pub async fn alias(&self, s: &SessionView, kind: Kind, public: &str) -> Result<Option<Target>, PolicyError> {
         for entry in self.entries.iter().filter(|e| e.policy.hooks().alias) {
             let guest = Guest::enter(&self.engine, entry, s, Hook::AliasResolve).await?;
             if let Some(target) = guest.alias_resolve(kind, public).await? {
@@ -123,20 +109,13 @@ impl Chain {
     /// Verified are: no two items under one name; what policies make up, and with more than one backend everything, is legal
     /// (tools and prompts: 1 to 64 characters of `A-Z a-z 0-9 _ -`); alias targets are backends of the session. Otherwise
     /// [`PolicyErrorKind::BadAnswer`] names the items.
-    pub async fn publish(
-        &self,
-        s: &SessionView,
-        kind: Kind,
-        heads: &[ItemHead<'_>],
-    ) -> Result<Vec<Option<String>>, PolicyError> {
+    pub async fn publish(&self, s: &SessionView, kind: Kind, heads: &[ItemHead<'_>]) -> Result<Vec<Option<String>>, PolicyError> {
         let aliases = self.aliases(s, kind).await?;
         let mut names = self.expose(s, kind, heads).await?;
 
         let mut by_target: HashMap<(&str, &str), &str> = HashMap::new();
         for alias in &aliases {
-            by_target
-                .entry((&alias.target.backend, &alias.target.name))
-                .or_insert(&alias.public);
+            by_target.entry((&alias.target.backend, &alias.target.name)).or_insert(&alias.public);
         }
         let taken: HashSet<&str> = aliases.iter().map(|a| &*a.public).collect();
         for (head, name) in heads.iter().zip(&mut names) {
@@ -154,12 +133,7 @@ impl Chain {
     /// What a public name that was not published to this session stands for: an alias, else by the inverse of the namespace policies.
     /// `None`: nothing, it cannot be told from the name, or it is hidden. Whatever is returned is a backend of the session
     /// and is shown by the namespace policies; if it is not an alias, they give it exactly this name.
-    pub async fn resolve(
-        &self,
-        s: &SessionView,
-        kind: Kind,
-        public: &str,
-    ) -> Result<Option<Target>, PolicyError> {
+    pub async fn resolve(&self, s: &SessionView, kind: Kind, public: &str) -> Result<Option<Target>, PolicyError> {
         if let Some(target) = self.alias(s, kind, public).await? {
             let shown = self.expose_one(s, kind, &target).await?.is_some();
             return Ok(shown.then_some(target));
@@ -172,22 +146,14 @@ impl Chain {
     }
 
     fn namespaces(&self) -> impl DoubleEndedIterator<Item = (usize, &Entry)> {
-        self.entries
-            .iter()
-            .enumerate()
-            .filter(|(_, e)| e.policy.hooks().namespace)
+        self.entries.iter().enumerate().filter(|(_, e)| e.policy.hooks().namespace)
     }
 
     /// All aliases that are to be listed, verified, in the order of the chain; of two policies that give one name the first counts.
     async fn aliases(&self, s: &SessionView, kind: Kind) -> Result<Vec<Alias>, PolicyError> {
         let mut all: Vec<Alias> = Vec::new();
         let mut seen: HashMap<String, (usize, usize)> = HashMap::new();
-        for (i, entry) in self
-            .entries
-            .iter()
-            .enumerate()
-            .filter(|(_, e)| e.policy.hooks().alias)
-        {
+        for (i, entry) in self.entries.iter().enumerate().filter(|(_, e)| e.policy.hooks().alias) {
             let guest = Guest::enter(&self.engine, entry, s, Hook::AliasPublish).await?;
             for AliasEntry { public, target } in guest.alias_publish(kind).await? {
                 let bad = |what| bad(entry, Hook::AliasPublish, what);
@@ -195,10 +161,7 @@ impl Chain {
                 verify::target(s, &target).map_err(bad)?;
                 if let Some(&(policy, at)) = seen.get(&public) {
                     if policy == i && all[at].target != target {
-                        return Err(bad(format!(
-                            "the alias {public:?} stands for both {} and {target}",
-                            all[at].target
-                        )));
+                        return Err(bad(format!("the alias {public:?} stands for both {} and {target}", all[at].target)));
                     }
                     continue;
                 }
@@ -210,26 +173,13 @@ impl Chain {
     }
 
     /// The namespace stage: the name of each item after all its policies, verified.
-    async fn expose(
-        &self,
-        s: &SessionView,
-        kind: Kind,
-        heads: &[ItemHead<'_>],
-    ) -> Result<Vec<Option<String>>, PolicyError> {
-        let mut items: Vec<Naming<'_>> = heads
-            .iter()
-            .map(|head| Naming {
-                head,
-                name: Some(head.name.to_owned()),
-                by: None,
-            })
-            .collect();
+    async fn expose(&self, s: &SessionView, kind: Kind, heads: &[ItemHead<'_>]) -> Result<Vec<Option<String>>, PolicyError> {
+        let mut items: Vec<Naming<'_>> = heads.iter().map(|head| Naming { head, name: Some(head.name.to_owned()), by: None }).collect();
         let mut last = None;
         for (i, entry) in self.namespaces() {
             last = Some(i);
             let mut guest = Guest::enter(&self.engine, entry, s, Hook::NamespaceExpose).await?;
-            let mut shown: Vec<&mut Naming<'_>> =
-                items.iter_mut().filter(|n| n.name.is_some()).collect();
+            let mut shown: Vec<&mut Naming<'_>> = items.iter_mut().filter(|n| n.name.is_some()).collect();
             while !shown.is_empty() {
                 let rest = shown.split_off(piece(&shown));
                 self.ask(&mut guest, i, kind, &mut shown).await?;
@@ -237,23 +187,19 @@ impl Chain {
             }
         }
         let several = s.backends.len() > 1;
-        let blame = |item: &Naming<'_>, other: Option<usize>| {
-            item.by.max(other).or(last).map(|i| &self.entries[i])
-        };
+        let blame = |item: &Naming<'_>, other: Option<usize>| item.by.max(other).or(last).map(|i| &self.entries[i]);
         let mut published: HashMap<&str, usize> = HashMap::with_capacity(items.len());
         let mut again: Vec<usize> = Vec::new();
         for (at, item) in items.iter().enumerate() {
             let Some(name) = &item.name else { continue };
             if several && let Some(entry) = blame(item, None) {
-                verify::public_name(kind, name, item.head)
-                    .map_err(|what| bad(entry, Hook::NamespaceExpose, what))?;
+                verify::public_name(kind, name, item.head).map_err(|what| bad(entry, Hook::NamespaceExpose, what))?;
             }
             match published.get(&**name) {
                 None => _ = published.insert(name, at),
                 Some(&first) => {
                     let other = &items[first];
-                    let same_item = other.head.backend == item.head.backend
-                        && other.head.name == item.head.name;
+                    let same_item = other.head.backend == item.head.backend && other.head.name == item.head.name;
                     match blame(item, other.by) {
                         Some(entry) if !same_item => {
                             let what = verify::duplicate(kind, name, other.head, item.head);
@@ -271,13 +217,7 @@ impl Chain {
     }
 
     /// One call of one policy about one piece of a list; its verdicts go into the items.
-    async fn ask(
-        &self,
-        guest: &mut Guest<'_>,
-        i: usize,
-        kind: Kind,
-        piece: &mut [&mut Naming<'_>],
-    ) -> Result<(), PolicyError> {
+    async fn ask(&self, guest: &mut Guest<'_>, i: usize, kind: Kind, piece: &mut [&mut Naming<'_>]) -> Result<(), PolicyError> {
         let entry = &self.entries[i];
         let bad = |what| bad(entry, Hook::NamespaceExpose, what);
         let bytes = piece.iter().map(|n| weight(n)).sum();
@@ -286,11 +226,7 @@ impl Chain {
             guest.namespace_expose(kind, &items, bytes).await?
         };
         if verdicts.len() != piece.len() {
-            return Err(bad(format!(
-                "{} verdicts for {} items",
-                verdicts.len(),
-                piece.len()
-            )));
+            return Err(bad(format!("{} verdicts for {} items", verdicts.len(), piece.len())));
         }
         for (naming, verdict) in piece.iter_mut().zip(verdicts) {
             match verdict {
@@ -307,36 +243,20 @@ impl Chain {
     }
 
     /// What the namespace stage publishes one item as, all by itself.
-    async fn expose_one(
-        &self,
-        s: &SessionView,
-        kind: Kind,
-        target: &Target,
-    ) -> Result<Option<String>, PolicyError> {
+    async fn expose_one(&self, s: &SessionView, kind: Kind, target: &Target) -> Result<Option<String>, PolicyError> {
         // A single name does not show who else has it, and "cannot tell" is `shared`.
-        let head = ItemHead {
-            backend: &target.backend,
-            name: &target.name,
-            title: None,
-            shared: true,
-        };
+        let head = ItemHead { backend: &target.backend, name: &target.name, title: None, shared: true };
         Ok(self.expose(s, kind, &[head]).await?.pop().flatten())
     }
 
     /// The namespace policies backwards: each undoes what it did, or leaves the name as it is.
-    async fn inverse(
-        &self,
-        s: &SessionView,
-        kind: Kind,
-        public: &str,
-    ) -> Result<Option<Target>, PolicyError> {
+    async fn inverse(&self, s: &SessionView, kind: Kind, public: &str) -> Result<Option<Target>, PolicyError> {
         let mut name = public.to_owned();
         let mut backend: Option<String> = None;
         for (_, entry) in self.namespaces().rev() {
             let guest = Guest::enter(&self.engine, entry, s, Hook::NamespaceResolve).await?;
             if let Some(target) = guest.namespace_resolve(kind, &name).await? {
-                verify::target(s, &target)
-                    .map_err(|what| bad(entry, Hook::NamespaceResolve, what))?;
+                verify::target(s, &target).map_err(|what| bad(entry, Hook::NamespaceResolve, what))?;
                 if backend.as_ref().is_some_and(|b| *b != target.backend) {
                     // Two policies read two backends out of one name: it cannot be told.
                     return Ok(None);
@@ -356,16 +276,8 @@ impl Chain {
 
 impl Naming<'_> {
     fn item(&self) -> Item<'_> {
-        let title = self
-            .head
-            .title
-            .map(|t| &t[..t.floor_char_boundary(TITLE_BYTES)]);
-        Item {
-            backend: self.head.backend,
-            name: self.name.as_deref().unwrap_or_default(),
-            title,
-            shared: self.head.shared,
-        }
+        let title = self.head.title.map(|t| &t[..t.floor_char_boundary(TITLE_BYTES)]);
+        Item { backend: self.head.backend, name: self.name.as_deref().unwrap_or_default(), title, shared: self.head.shared }
     }
 }
 

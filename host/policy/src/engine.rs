@@ -112,23 +112,12 @@ impl Engine {
             Ok(engine) => (engine, true),
             Err(reason) => {
                 tracing::warn!(%reason, "no pool of WASM instances can be made (is the address space limited, `ulimit -v`?): falling back to memory on demand, which is slower");
-                (
-                    wasmtime::Engine::new(&settings(&config, false))
-                        .map_err(|e| LoadError::Engine(format!("{e:#}")))?,
-                    false,
-                )
+                (wasmtime::Engine::new(&settings(&config, false)).map_err(|e| LoadError::Engine(format!("{e:#}")))?, false)
             }
         };
-        let ticker = Ticker::start(inner.clone(), config.tick)
-            .map_err(|e| LoadError::Engine(format!("no thread for the epoch: {e}")))?;
+        let ticker = Ticker::start(inner.clone(), config.tick).map_err(|e| LoadError::Engine(format!("no thread for the epoch: {e}")))?;
         let slots = Semaphore::new(config.pool_instances as usize);
-        Ok(Arc::new(Engine {
-            inner,
-            config,
-            slots,
-            ticker,
-            pooled,
-        }))
+        Ok(Arc::new(Engine { inner, config, slots, ticker, pooled }))
     }
 
     /// The configuration that it was made with.
@@ -149,10 +138,7 @@ impl Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine")
-            .field("config", &self.config)
-            .field("pooled", &self.pooled)
-            .finish_non_exhaustive()
+        f.debug_struct("Engine").field("config", &self.config).field("pooled", &self.pooled).finish_non_exhaustive()
     }
 }
 
@@ -183,13 +169,8 @@ fn settings(config: &EngineConfig, pooled: bool) -> Config {
         .total_stacks(n);
     // What stays resident in a free slot. With the page map only touched pages are looked at, and a guest's stack and data
     // (the first 2 MiB) are zeroed in place instead of given back; without it that is a memset of the whole range, dearer than faults beyond 64 KiB.
-    let resident = if PoolingAllocationConfig::is_pagemap_scan_available() {
-        2 << 20
-    } else {
-        64 << 10
-    };
-    pool.linear_memory_keep_resident(resident)
-        .pagemap_scan(Enabled::Auto);
+    let resident = if PoolingAllocationConfig::is_pagemap_scan_available() { 2 << 20 } else { 64 << 10 };
+    pool.linear_memory_keep_resident(resident).pagemap_scan(Enabled::Auto);
     // So a burst of greedy guests can leave 64 MiB behind, not one slot's worth for each instance that ever lived.
     pool.max_unused_warm_slots(n.min(32));
     c.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
@@ -202,23 +183,18 @@ impl Ticker {
     fn start(engine: wasmtime::Engine, tick: Duration) -> std::io::Result<Ticker> {
         let state = Arc::new(TickerState::default());
         let shared = state.clone();
-        let thread = std::thread::Builder::new()
-            .name("policy-epoch".into())
-            .spawn(move || {
-                while !shared.stop.load(Ordering::Acquire) {
-                    if shared.running.load(Ordering::Acquire) == 0 {
-                        // An `unpark` between the load and this makes it return at once.
-                        std::thread::park();
-                    } else {
-                        std::thread::sleep(tick);
-                        engine.increment_epoch();
-                    }
+        let thread = std::thread::Builder::new().name("policy-epoch".into()).spawn(move || {
+            while !shared.stop.load(Ordering::Acquire) {
+                if shared.running.load(Ordering::Acquire) == 0 {
+                    // An `unpark` between the load and this makes it return at once.
+                    std::thread::park();
+                } else {
+                    std::thread::sleep(tick);
+                    engine.increment_epoch();
                 }
-            })?;
-        Ok(Ticker {
-            state,
-            thread: Some(thread),
-        })
+            }
+        })?;
+        Ok(Ticker { state, thread: Some(thread) })
     }
 
     fn enter(&self) -> Running<'_> {

@@ -15,11 +15,7 @@ pub enum LoadError {
     Engine(String),
     /// More bytes than [`EngineConfig::component_bytes`](crate::EngineConfig::component_bytes): compiling takes memory and time by size.
     #[error("policy {policy}: the component has {bytes} bytes, at most {limit} are allowed")]
-    TooLarge {
-        policy: String,
-        bytes: usize,
-        limit: usize,
-    },
+    TooLarge { policy: String, bytes: usize, limit: usize },
     /// Not a component, or one that this engine cannot compile.
     #[error("policy {policy}: not a WASM component that can be compiled: {reason}")]
     Compile { policy: String, reason: String },
@@ -37,42 +33,23 @@ pub enum LoadError {
     #[error(
         "policy {policy}: it was built against contract version {wanted}, this gateway knows {known}: update the gateway, or build the policy against {known}"
     )]
-    TooNew {
-        policy: String,
-        wanted: String,
-        known: &'static str,
-    },
+    TooNew { policy: String, wanted: String, known: &'static str },
     /// Built against a contract that this host no longer knows.
     #[error(
         "policy {policy}: it was built against contract version {wanted}, this gateway knows {known}: build the policy against {known}"
     )]
-    Contract {
-        policy: String,
-        wanted: String,
-        known: &'static str,
-    },
+    Contract { policy: String, wanted: String, known: &'static str },
     /// Within the known minor version it uses something that came later.
     #[error(
         "policy {policy}: it needs {what} of contract version {wanted}, which this gateway (contract {known}) does not have: update the gateway, or build the policy against {known}"
     )]
-    Missing {
-        policy: String,
-        what: String,
-        wanted: String,
-        known: &'static str,
-    },
+    Missing { policy: String, what: String, wanted: String, known: &'static str },
     /// No hook interface among its exports.
-    #[error(
-        "policy {policy}: it exports no hook: one or more of lockgate:policy/alias and lockgate:policy/namespace are expected"
-    )]
+    #[error("policy {policy}: it exports no hook: one or more of lockgate:policy/alias and lockgate:policy/namespace are expected")]
     NoHooks { policy: String },
     /// The types of an import or export are not those of the contract.
     #[error("policy {policy}: it does not fit the contract {known}: {reason}")]
-    Mismatch {
-        policy: String,
-        known: &'static str,
-        reason: String,
-    },
+    Mismatch { policy: String, known: &'static str, reason: String },
     /// It could not be instantiated on trial: its start code failed or it needs more than the limits give.
     #[error("policy {policy}: it cannot be instantiated within the limits: {reason}")]
     Instantiate { policy: String, reason: String },
@@ -116,13 +93,16 @@ pub enum PolicyErrorKind {
 
 // === impl PolicyError ===
 
+impl PolicyError {
+    /// What a client may read: which policy failed and how, without the reason, which is for the operator (the log has it).
+    pub fn summary(&self) -> String {
+        format!("policy {} ({}), hook {}: {}", self.policy, self.version, self.hook, self.kind.label())
+    }
+}
+
 impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "policy {} ({}), hook {}: {}",
-            self.policy, self.version, self.hook, self.kind
-        )
+        write!(f, "policy {} ({}), hook {}: {}", self.policy, self.version, self.hook, self.kind)
     }
 }
 
@@ -151,15 +131,9 @@ impl fmt::Display for PolicyErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PolicyErrorKind::Trap(what) => write!(f, "it trapped: {what}"),
-            PolicyErrorKind::Deadline => {
-                f.write_str("it did not finish before its deadline and was stopped")
-            }
-            PolicyErrorKind::OutOfMemory => {
-                f.write_str("it needs more memory than a policy may have and was stopped")
-            }
-            PolicyErrorKind::TooMuchData => {
-                f.write_str("it handed more data to the host than is accepted")
-            }
+            PolicyErrorKind::Deadline => f.write_str("it did not finish before its deadline and was stopped"),
+            PolicyErrorKind::OutOfMemory => f.write_str("it needs more memory than a policy may have and was stopped"),
+            PolicyErrorKind::TooMuchData => f.write_str("it handed more data to the host than is accepted"),
             PolicyErrorKind::BadAnswer(what) => write!(f, "its answer breaks the contract: {what}"),
             PolicyErrorKind::BadSetting(what) => {
                 write!(f, "its configuration does not fit: {what}")
@@ -179,4 +153,21 @@ pub(crate) fn quoted(text: &str) -> String {
     }
     let start: String = text.chars().take(MOST).collect();
     format!("{start:?}… ({} bytes)", text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_tells_the_operator_the_reason_and_a_client_only_who_failed() {
+        let error = PolicyError {
+            kind: PolicyErrorKind::BadSetting("line 3: secret".into()),
+            policy: "alias".into(),
+            version: "1.0".into(),
+            hook: Hook::AliasPublish,
+        };
+        assert_eq!(error.to_string(), "policy alias (1.0), hook alias.publish: its configuration does not fit: line 3: secret");
+        assert_eq!(error.summary(), "policy alias (1.0), hook alias.publish: bad_setting");
+    }
 }

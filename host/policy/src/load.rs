@@ -45,19 +45,11 @@ impl Policy {
     /// # Errors
     ///
     /// [`LoadError`], which says what the component lacks or wants too much of. Nothing of it has run but its start code.
-    pub fn load(
-        engine: &Arc<Engine>,
-        name: &str,
-        component: &[u8],
-    ) -> Result<Arc<Policy>, LoadError> {
+    pub fn load(engine: &Arc<Engine>, name: &str, component: &[u8]) -> Result<Arc<Policy>, LoadError> {
         let policy = || name.to_owned();
         let limit = engine.config.component_bytes;
         if component.len() > limit {
-            return Err(LoadError::TooLarge {
-                policy: policy(),
-                bytes: component.len(),
-                limit,
-            });
+            return Err(LoadError::TooLarge { policy: policy(), bytes: component.len(), limit });
         }
         // The layer field of the preamble: 0 is a core module, 1 a component.
         if component.len() >= 8 && component.starts_with(b"\0asm") && component[6..8] == [0, 0] {
@@ -65,18 +57,11 @@ impl Policy {
         }
         let digest = hex(&Sha256::digest(component));
         // `from_binary`: text is not accepted, whatever features the engine was built with.
-        let compiled =
-            Component::from_binary(&engine.inner, component).map_err(|e| LoadError::Compile {
-                policy: policy(),
-                reason: format!("{e:#}"),
-            })?;
+        let compiled = Component::from_binary(&engine.inner, component)
+            .map_err(|e| LoadError::Compile { policy: policy(), reason: format!("{e:#}") })?;
         let contract = check_names(engine, name, &compiled)?;
 
-        let mismatch = |e: wasmtime::Error| LoadError::Mismatch {
-            policy: policy(),
-            known: latest::VERSION,
-            reason: format!("{e:#}"),
-        };
+        let mismatch = |e: wasmtime::Error| LoadError::Mismatch { policy: policy(), known: latest::VERSION, reason: format!("{e:#}") };
         let mut linker = Linker::new(&engine.inner);
         latest::link(&mut linker).map_err(|e| LoadError::Engine(format!("{e:#}")))?;
         stub_wasi(engine, &mut linker, &compiled).map_err(mismatch)?;
@@ -133,18 +118,11 @@ impl Policy {
         let running = engine.running();
         let instance = self.pre.instantiate(&mut store).map_err(|e| {
             let reason = format!("{}", call::outcome(&e, store.data()));
-            LoadError::Instantiate {
-                policy: self.name.to_string(),
-                reason,
-            }
+            LoadError::Instantiate { policy: self.name.to_string(), reason }
         })?;
         drop(running);
         let check = self.exports.check(store.as_context_mut(), &instance);
-        check.map_err(|e| LoadError::Mismatch {
-            policy: self.name.to_string(),
-            known: latest::VERSION,
-            reason: format!("{e:#}"),
-        })
+        check.map_err(|e| LoadError::Mismatch { policy: self.name.to_string(), known: latest::VERSION, reason: format!("{e:#}") })
     }
 }
 
@@ -165,37 +143,22 @@ fn check_names(engine: &Engine, policy: &str, component: &Component) -> Result<S
     for (import, item) in ty.imports(&engine.inner) {
         let Some((interface, version)) = contract_name(import) else {
             if import.starts_with(WASI) {
-                tracing::warn!(
-                    policy,
-                    import,
-                    "the policy imports WASI, which policies do not get: it traps if it calls it"
-                );
+                tracing::warn!(policy, import, "the policy imports WASI, which policies do not get: it traps if it calls it");
                 continue;
             }
-            return Err(LoadError::Import {
-                policy: policy.to_owned(),
-                import: import.to_owned(),
-            });
+            return Err(LoadError::Import { policy: policy.to_owned(), import: import.to_owned() });
         };
         check_version(policy, version)?;
         contract.get_or_insert_with(|| version.to_owned());
-        let missing = |what: String| LoadError::Missing {
-            policy: policy.to_owned(),
-            what,
-            wanted: version.to_owned(),
-            known: latest::VERSION,
-        };
+        let missing =
+            |what: String| LoadError::Missing { policy: policy.to_owned(), what, wanted: version.to_owned(), known: latest::VERSION };
         let Some((_, offered)) = latest::OFFERED.iter().find(|(name, _)| *name == interface) else {
             return Err(missing(interface.to_owned()));
         };
         if let ComponentItem::ComponentInstance(instance) = item.ty
-            && let Some((wanted, _)) = instance
-                .exports(&engine.inner)
-                .find(|(name, _)| !offered.contains(name))
+            && let Some((wanted, _)) = instance.exports(&engine.inner).find(|(name, _)| !offered.contains(name))
         {
-            return Err(missing(
-                wanted.rsplit(']').next().unwrap_or(wanted).to_owned(),
-            ));
+            return Err(missing(wanted.rsplit(']').next().unwrap_or(wanted).to_owned()));
         }
     }
     for (export, _) in ty.exports(&engine.inner) {
@@ -204,17 +167,11 @@ fn check_names(engine: &Engine, policy: &str, component: &Component) -> Result<S
             contract.get_or_insert_with(|| version.to_owned());
         }
     }
-    contract.ok_or_else(|| LoadError::NoHooks {
-        policy: policy.to_owned(),
-    })
+    contract.ok_or_else(|| LoadError::NoHooks { policy: policy.to_owned() })
 }
 
 /// The standard library of a wasip2 guest imports WASI whether it needs it or not: functions that trap let it start, and grant nothing.
-fn stub_wasi(
-    engine: &Engine,
-    linker: &mut Linker<HostState>,
-    component: &Component,
-) -> wasmtime::Result<()> {
+fn stub_wasi(engine: &Engine, linker: &mut Linker<HostState>, component: &Component) -> wasmtime::Result<()> {
     for (import, item) in component.component_type().imports(&engine.inner) {
         let ComponentItem::ComponentInstance(instance) = item.ty else {
             continue;
@@ -227,13 +184,9 @@ fn stub_wasi(
             match item.ty {
                 ComponentItem::ComponentFunc(_) => {
                     let what = format!("it called {name} of {import}, which policies do not get");
-                    stubs.func_new(name, move |_, _, _, _| {
-                        Err(wasmtime::Error::msg(what.clone()))
-                    })?;
+                    stubs.func_new(name, move |_, _, _, _| Err(wasmtime::Error::msg(what.clone())))?;
                 }
-                ComponentItem::Resource(_) => {
-                    stubs.resource(name, ResourceType::host::<()>(), |_, _| Ok(()))?
-                }
+                ComponentItem::Resource(_) => stubs.resource(name, ResourceType::host::<()>(), |_, _| Ok(()))?,
                 _ => {}
             }
         }
@@ -255,16 +208,8 @@ fn check_version(policy: &str, wanted: &str) -> Result<(), LoadError> {
     let (policy, known) = (policy.to_owned(), latest::VERSION);
     match (line(wanted), line(known)) {
         (Some(w), Some(k)) if w == k => Ok(()),
-        (Some(w), Some(k)) if w > k => Err(LoadError::TooNew {
-            policy,
-            wanted: wanted.to_owned(),
-            known,
-        }),
-        _ => Err(LoadError::Contract {
-            policy,
-            wanted: wanted.to_owned(),
-            known,
-        }),
+        (Some(w), Some(k)) if w > k => Err(LoadError::TooNew { policy, wanted: wanted.to_owned(), known }),
+        _ => Err(LoadError::Contract { policy, wanted: wanted.to_owned(), known }),
     }
 }
 
@@ -282,8 +227,7 @@ fn declared_version(component: &[u8]) -> Option<String> {
         let (name, text) = body.split_at_checked(name_size)?;
         if name == VERSION_SECTION.as_bytes() {
             let text = std::str::from_utf8(text).ok()?;
-            let fit =
-                !text.is_empty() && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_graphic());
+            let fit = !text.is_empty() && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_graphic());
             return fit.then(|| text.to_owned());
         }
     }
@@ -303,12 +247,10 @@ fn leb(bytes: &[u8]) -> Option<(usize, &[u8])> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
-            let _ = write!(text, "{b:02x}");
-            text
-        })
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
+        let _ = write!(text, "{b:02x}");
+        text
+    })
 }
 
 #[cfg(test)]
@@ -321,16 +263,10 @@ mod tests {
             assert!(check_version("p", fits).is_ok(), "{fits}");
         }
         for new in ["0.2.0", "1.0.0"] {
-            assert!(
-                matches!(check_version("p", new), Err(LoadError::TooNew { .. })),
-                "{new}"
-            );
+            assert!(matches!(check_version("p", new), Err(LoadError::TooNew { .. })), "{new}");
         }
         for other in ["0.0.9", "x", ""] {
-            assert!(
-                matches!(check_version("p", other), Err(LoadError::Contract { .. })),
-                "{other}"
-            );
+            assert!(matches!(check_version("p", other), Err(LoadError::Contract { .. })), "{other}");
         }
     }
 
@@ -344,10 +280,7 @@ mod tests {
             c.extend(text);
             c
         };
-        assert_eq!(
-            declared_version(&component(b"1.2.3")).as_deref(),
-            Some("1.2.3")
-        );
+        assert_eq!(declared_version(&component(b"1.2.3")).as_deref(), Some("1.2.3"));
         assert_eq!(declared_version(&component(b"1.2\n3")), None);
         assert_eq!(declared_version(&component(b"")), None);
         assert_eq!(declared_version(&component(b"1.2.3")[..20]), None);

@@ -26,11 +26,7 @@ pub(crate) struct Allowance {
 
 impl Allowance {
     pub(crate) fn new(per_second: u32) -> Allowance {
-        Allowance {
-            per_second,
-            state: Mutex::new((Instant::now(), f64::from(per_second))),
-            dropped: AtomicU64::new(0),
-        }
+        Allowance { per_second, state: Mutex::new((Instant::now(), f64::from(per_second))), dropped: AtomicU64::new(0) }
     }
 
     /// Whether a line may be written now; counts it if not.
@@ -97,10 +93,7 @@ mod tests {
 
     #[test]
     fn a_line_is_one_line_and_has_a_bound() {
-        assert_eq!(
-            clean("a\nb\u{1b}[31m\u{2028}ü", 100),
-            "a\\nb\\u{1b}[31m\\u{2028}ü"
-        );
+        assert_eq!(clean("a\nb\u{1b}[31m\u{2028}ü", 100), "a\\nb\\u{1b}[31m\\u{2028}ü");
         assert_eq!(clean("üü", 3), "ü…");
     }
 

@@ -90,12 +90,7 @@ impl Scratch {
         self.lock().get(policy)?.values.get(key).cloned()
     }
 
-    pub(crate) fn remember(
-        &self,
-        policy: &Arc<str>,
-        key: String,
-        value: String,
-    ) -> Result<(), Quota> {
+    pub(crate) fn remember(&self, policy: &Arc<str>, key: String, value: String) -> Result<(), Quota> {
         if key.len() > Self::KEY_BYTES {
             return Err(Quota::KeyTooLong);
         }
@@ -127,9 +122,7 @@ impl Scratch {
 
     /// Nothing panics under this lock and it is never held across an await; a poisoned one is still whole.
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Notes>> {
-        self.by_policy
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.by_policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -152,36 +145,19 @@ mod tests {
     #[test]
     fn each_bound_refuses_and_leaves_what_was_there() {
         let (scratch, a): (_, Arc<str>) = (Scratch::new(), "a".into());
-        assert_eq!(
-            scratch.remember(&a, "k".repeat(129), String::new()),
-            Err(Quota::KeyTooLong)
-        );
-        assert_eq!(
-            scratch.remember(&a, "k".into(), "v".repeat((16 << 10) + 1)),
-            Err(Quota::ValueTooLong)
-        );
+        assert_eq!(scratch.remember(&a, "k".repeat(129), String::new()), Err(Quota::KeyTooLong));
+        assert_eq!(scratch.remember(&a, "k".into(), "v".repeat((16 << 10) + 1)), Err(Quota::ValueTooLong));
         for i in 0..256 {
             scratch.remember(&a, format!("{i}"), String::new()).unwrap();
         }
-        assert_eq!(
-            scratch.remember(&a, "one more".into(), String::new()),
-            Err(Quota::TooManyKeys)
-        );
+        assert_eq!(scratch.remember(&a, "one more".into(), String::new()), Err(Quota::TooManyKeys));
         let mut stored = 0;
-        while scratch
-            .remember(&a, format!("{stored}"), "v".repeat(16 << 10))
-            .is_ok()
-        {
+        while scratch.remember(&a, format!("{stored}"), "v".repeat(16 << 10)).is_ok() {
             stored += 1;
         }
-        assert_eq!(
-            stored, 3,
-            "four values of 16 KiB and the keys are more than 64 KiB"
-        );
+        assert_eq!(stored, 3, "four values of 16 KiB and the keys are more than 64 KiB");
         scratch.remember(&a, "0".into(), "short".into()).unwrap();
-        scratch
-            .remember(&a, "3".into(), "v".repeat(16 << 10))
-            .expect("the bytes of a replaced value are free again");
+        scratch.remember(&a, "3".into(), "v".repeat(16 << 10)).expect("the bytes of a replaced value are free again");
         assert_eq!(scratch.recall("a", "0").as_deref(), Some("short"));
     }
 }

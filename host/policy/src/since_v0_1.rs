@@ -15,17 +15,7 @@ pub(crate) const VERSION: &str = "0.1.0";
 
 /// What the host offers: each interface with its functions, as they stand in import names. Nothing else may be imported.
 pub(crate) const OFFERED: &[(&str, &[&str])] = &[
-    (
-        "types",
-        &[
-            "kind",
-            "item-head",
-            "verdict",
-            "target",
-            "alias-entry",
-            "failure",
-        ],
-    ),
+    ("types", &["kind", "item-head", "verdict", "target", "alias-entry", "failure"]),
     (
         "host",
         &[
@@ -79,37 +69,20 @@ impl Exports {
     pub(crate) fn find(pre: &InstancePre<HostState>) -> wasmtime::Result<Exports> {
         let has = |name: &str| -> bool {
             let component: &Component = pre.component();
-            component
-                .get_export_index(None, format!("lockgate:policy/{name}@{VERSION}"))
-                .is_some()
+            component.get_export_index(None, format!("lockgate:policy/{name}@{VERSION}")).is_some()
         };
         Ok(Exports {
-            alias: if has("alias") {
-                Some(alias::GuestIndices::new(pre)?)
-            } else {
-                None
-            },
-            namespace: if has("namespace") {
-                Some(namespace::GuestIndices::new(pre)?)
-            } else {
-                None
-            },
+            alias: if has("alias") { Some(alias::GuestIndices::new(pre)?) } else { None },
+            namespace: if has("namespace") { Some(namespace::GuestIndices::new(pre)?) } else { None },
         })
     }
 
     pub(crate) fn hooks(&self) -> Hooks {
-        Hooks {
-            alias: self.alias.is_some(),
-            namespace: self.namespace.is_some(),
-        }
+        Hooks { alias: self.alias.is_some(), namespace: self.namespace.is_some() }
     }
 
     /// Compares the types of all exported hooks with the contract's; needs an instance.
-    pub(crate) fn check(
-        &self,
-        mut store: StoreContextMut<'_, HostState>,
-        instance: &Instance,
-    ) -> wasmtime::Result<()> {
+    pub(crate) fn check(&self, mut store: StoreContextMut<'_, HostState>, instance: &Instance) -> wasmtime::Result<()> {
         if let Some(alias) = &self.alias {
             alias.load(&mut store, instance)?;
         }
@@ -138,9 +111,7 @@ impl Exports {
             return Ok(Err(no_such_hook()));
         };
         let guest = alias.load(&mut store, instance)?;
-        let answer = guest
-            .call_resolve(&mut store, session, kind.into(), public)
-            .await?;
+        let answer = guest.call_resolve(&mut store, session, kind.into(), public).await?;
         Ok(answer.map(|t| t.map(Target::from)).map_err(failure))
     }
 
@@ -156,13 +127,8 @@ impl Exports {
         };
         let guest = alias.load(&mut store, instance)?;
         let answer = guest.call_publish(&mut store, session, kind.into()).await?;
-        let entry = |e: wit::AliasEntry| types::AliasEntry {
-            public: e.public,
-            target: e.target.into(),
-        };
-        Ok(answer
-            .map(|entries| entries.into_iter().map(entry).collect())
-            .map_err(failure))
+        let entry = |e: wit::AliasEntry| types::AliasEntry { public: e.public, target: e.target.into() };
+        Ok(answer.map(|entries| entries.into_iter().map(entry).collect()).map_err(failure))
     }
 
     pub(crate) async fn namespace_expose(
@@ -177,26 +143,15 @@ impl Exports {
             return Ok(Err(no_such_hook()));
         };
         let guest = namespace.load(&mut store, instance)?;
-        let heads: Vec<_> = items
-            .iter()
-            .map(|i| namespace::ItemHead {
-                backend: i.backend,
-                name: i.name,
-                title: i.title,
-                shared: i.shared,
-            })
-            .collect();
-        let answer = guest
-            .call_expose(&mut store, session, kind.into(), &heads)
-            .await?;
+        let heads: Vec<_> =
+            items.iter().map(|i| namespace::ItemHead { backend: i.backend, name: i.name, title: i.title, shared: i.shared }).collect();
+        let answer = guest.call_expose(&mut store, session, kind.into(), &heads).await?;
         let verdict = |v: wit::Verdict| match v {
             wit::Verdict::Keep => types::Verdict::Keep,
             wit::Verdict::Hide => types::Verdict::Hide,
             wit::Verdict::Rename(name) => types::Verdict::Rename(name),
         };
-        Ok(answer
-            .map(|verdicts| verdicts.into_iter().map(verdict).collect())
-            .map_err(failure))
+        Ok(answer.map(|verdicts| verdicts.into_iter().map(verdict).collect()).map_err(failure))
     }
 
     pub(crate) async fn namespace_resolve(
@@ -211,9 +166,7 @@ impl Exports {
             return Ok(Err(no_such_hook()));
         };
         let guest = namespace.load(&mut store, instance)?;
-        let answer = guest
-            .call_resolve(&mut store, session, kind.into(), public)
-            .await?;
+        let answer = guest.call_resolve(&mut store, session, kind.into(), public).await?;
         Ok(answer.map(|t| t.map(Target::from)).map_err(failure))
     }
 }
@@ -224,9 +177,7 @@ fn no_such_hook() -> PolicyErrorKind {
 
 fn failure(f: wit::Failure) -> PolicyErrorKind {
     match f {
-        wit::Failure::BadSetting(what) => {
-            PolicyErrorKind::BadSetting(log::clean(&what, MOST_REASON))
-        }
+        wit::Failure::BadSetting(what) => PolicyErrorKind::BadSetting(log::clean(&what, MOST_REASON)),
         wit::Failure::Other(what) => PolicyErrorKind::Failed(log::clean(&what, MOST_REASON)),
     }
 }
@@ -247,10 +198,7 @@ impl From<Kind> for wit::Kind {
 
 impl From<wit::Target> for Target {
     fn from(t: wit::Target) -> Target {
-        Target {
-            backend: t.backend,
-            name: t.name,
-        }
+        Target { backend: t.backend, name: t.name }
     }
 }
 
@@ -290,23 +238,14 @@ impl host::HostSession for HostState {
         Ok(lent.view.scratch.recall(&lent.policy, &key))
     }
 
-    fn remember(
-        &mut self,
-        s: Resource<Lent>,
-        key: String,
-        value: String,
-    ) -> wasmtime::Result<Result<(), host::Quota>> {
+    fn remember(&mut self, s: Resource<Lent>, key: String, value: String) -> wasmtime::Result<Result<(), host::Quota>> {
         let lent = self.lent(&s)?;
-        Ok(lent
-            .view
-            .scratch
-            .remember(&lent.policy, key, value)
-            .map_err(|q| match q {
-                Quota::KeyTooLong => host::Quota::KeyTooLong,
-                Quota::ValueTooLong => host::Quota::ValueTooLong,
-                Quota::TooManyKeys => host::Quota::TooManyKeys,
-                Quota::TooManyBytes => host::Quota::TooManyBytes,
-            }))
+        Ok(lent.view.scratch.remember(&lent.policy, key, value).map_err(|q| match q {
+            Quota::KeyTooLong => host::Quota::KeyTooLong,
+            Quota::ValueTooLong => host::Quota::ValueTooLong,
+            Quota::TooManyKeys => host::Quota::TooManyKeys,
+            Quota::TooManyBytes => host::Quota::TooManyBytes,
+        }))
     }
 
     fn forget(&mut self, s: Resource<Lent>, key: String) -> wasmtime::Result<()> {
@@ -315,12 +254,7 @@ impl host::HostSession for HostState {
         Ok(())
     }
 
-    fn log(
-        &mut self,
-        s: Resource<Lent>,
-        level: host::Level,
-        message: String,
-    ) -> wasmtime::Result<()> {
+    fn log(&mut self, s: Resource<Lent>, level: host::Level, message: String) -> wasmtime::Result<()> {
         let level = match level {
             host::Level::Debug => log::Level::Debug,
             host::Level::Info => log::Level::Info,
@@ -332,8 +266,6 @@ impl host::HostSession for HostState {
 
     fn drop(&mut self, _: Resource<Lent>) -> wasmtime::Result<()> {
         // Only an owned handle is dropped through here, and none is ever given out.
-        Err(wasmtime::format_err!(
-            "a session handle can only be borrowed"
-        ))
+        Err(wasmtime::format_err!("a session handle can only be borrowed"))
     }
 }

@@ -110,10 +110,8 @@ pub struct Hooks {
 
 impl fmt::Display for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = [(self.alias, "alias"), (self.namespace, "namespace")]
-            .into_iter()
-            .filter_map(|(has, n)| has.then_some(n))
-            .collect();
+        let names: Vec<&str> =
+            [(self.alias, "alias"), (self.namespace, "namespace")].into_iter().filter_map(|(has, n)| has.then_some(n)).collect();
         f.write_str(&names.join(", "))
     }
 }

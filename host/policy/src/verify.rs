@@ -15,13 +15,7 @@ const URI_ALIAS_BYTES: usize = 8 << 10;
 
 /// A name under which an item is to be published.
 pub(crate) fn public_name(kind: Kind, name: &str, head: &ItemHead<'_>) -> Result<(), String> {
-    let says = |what: &str| {
-        Err(format!(
-            "{} is published as {}, {what}",
-            item(kind, head),
-            quoted(name)
-        ))
-    };
+    let says = |what: &str| Err(format!("{} is published as {}, {what}", item(kind, head), quoted(name)));
     if name == head.name && kind.is_uri() {
         return Ok(());
     }
@@ -29,20 +23,12 @@ pub(crate) fn public_name(kind: Kind, name: &str, head: &ItemHead<'_>) -> Result
         return says("an empty name");
     }
     if !kind.is_uri() {
-        return if is_plain(name) {
-            Ok(())
-        } else {
-            says(NOT_PLAIN)
-        };
+        return if is_plain(name) { Ok(()) } else { says(NOT_PLAIN) };
     }
     if name.len() > head.name.len() + URI_EXTRA {
         return says("which is more than 1 KiB longer than its own name");
     }
-    let odd = |text: &str| {
-        text.chars()
-            .filter(|c| c.is_control() || c.is_whitespace())
-            .count()
-    };
+    let odd = |text: &str| text.chars().filter(|c| c.is_control() || c.is_whitespace()).count();
     if odd(name) > odd(head.name) {
         return says("which has control characters or spaces that its own name does not have");
     }
@@ -51,21 +37,12 @@ pub(crate) fn public_name(kind: Kind, name: &str, head: &ItemHead<'_>) -> Result
 
 /// The public name of an alias.
 pub(crate) fn alias_name(kind: Kind, public: &str) -> Result<(), String> {
-    let says = |what: &str| {
-        Err(format!(
-            "the alias {} for a {kind} is {what}",
-            quoted(public)
-        ))
-    };
+    let says = |what: &str| Err(format!("the alias {} for a {kind} is {what}", quoted(public)));
     if public.is_empty() {
         return says("empty");
     }
     if !kind.is_uri() {
-        return if is_plain(public) {
-            Ok(())
-        } else {
-            says(NOT_PLAIN)
-        };
+        return if is_plain(public) { Ok(()) } else { says(NOT_PLAIN) };
     }
     if public.len() > URI_ALIAS_BYTES {
         return says("longer than 8 KiB");
@@ -81,43 +58,22 @@ pub(crate) fn target(s: &SessionView, target: &Target) -> Result<(), String> {
     if s.has_backend(&target.backend) {
         return Ok(());
     }
-    Err(format!(
-        "{} of {} is not to be reached: the session has no such backend",
-        quoted(&target.name),
-        quoted(&target.backend)
-    ))
+    Err(format!("{} of {} is not to be reached: the session has no such backend", quoted(&target.name), quoted(&target.backend)))
 }
 
 /// Two items under one name.
-pub(crate) fn duplicate(
-    kind: Kind,
-    name: &str,
-    first: &ItemHead<'_>,
-    second: &ItemHead<'_>,
-) -> String {
-    format!(
-        "{} and {} are both published as {}",
-        item(kind, first),
-        item(kind, second),
-        quoted(name)
-    )
+pub(crate) fn duplicate(kind: Kind, name: &str, first: &ItemHead<'_>, second: &ItemHead<'_>) -> String {
+    format!("{} and {} are both published as {}", item(kind, first), item(kind, second), quoted(name))
 }
 
 const NOT_PLAIN: &str = "not 1 to 64 characters of A-Z a-z 0-9 _ -";
 
 fn is_plain(name: &str) -> bool {
-    (1..=NAME_CHARS).contains(&name.len())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    (1..=NAME_CHARS).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 fn item(kind: Kind, head: &ItemHead<'_>) -> String {
-    format!(
-        "the {kind} {} of backend {}",
-        quoted(head.name),
-        quoted(head.backend)
-    )
+    format!("the {kind} {} of backend {}", quoted(head.name), quoted(head.backend))
 }
 
 #[cfg(test)]
@@ -125,12 +81,7 @@ mod tests {
     use super::*;
 
     fn head(name: &str) -> ItemHead<'_> {
-        ItemHead {
-            backend: "b",
-            name,
-            title: None,
-            shared: true,
-        }
+        ItemHead { backend: "b", name, title: None, shared: true }
     }
 
     #[test]
@@ -150,10 +101,7 @@ mod tests {
     fn a_uri_may_be_odd_as_its_backend_made_it_but_not_odder() {
         let odd = head("file:///a b\n");
         assert_eq!(public_name(Kind::Resource, "file:///a b\n", &odd), Ok(()));
-        assert_eq!(
-            public_name(Kind::Resource, "lockgate://x/file:///a b\n", &odd),
-            Ok(())
-        );
+        assert_eq!(public_name(Kind::Resource, "lockgate://x/file:///a b\n", &odd), Ok(()));
         assert!(public_name(Kind::Resource, "lockgate://x y/file:///a b\n", &odd).is_err());
         assert!(public_name(Kind::Resource, "", &odd).is_err());
         assert!(public_name(Kind::Resource, &"x".repeat(2000), &odd).is_err());
@@ -164,10 +112,7 @@ mod tests {
     fn a_message_names_the_item_and_quotes_what_others_chose() {
         let long = "x".repeat(1000);
         let message = public_name(Kind::Tool, &long, &head("evil\n")).unwrap_err();
-        assert!(
-            message.starts_with("the tool \"evil\\n\" of backend \"b\" is published as \"xxx"),
-            "{message}"
-        );
+        assert!(message.starts_with("the tool \"evil\\n\" of backend \"b\" is published as \"xxx"), "{message}");
         assert!(message.len() < 500, "{message}");
     }
 }

@@ -18,19 +18,11 @@ const TEXT: &str = r#"(data (i32.const 0) "ax")"#;
 
 /// What becomes of an alias guest's `resolve`.
 async fn ask(chain: &Chain, s: &SessionView) -> Result<bool, PolicyErrorKind> {
-    chain
-        .alias(s, Kind::Tool, "name")
-        .await
-        .map(|t| t.is_some())
-        .map_err(|e| e.kind)
+    chain.alias(s, Kind::Tool, "name").await.map(|t| t.is_some()).map_err(|e| e.kind)
 }
 
 async fn outcome(resolve: &str, more: &str) -> Result<bool, PolicyErrorKind> {
-    ask(
-        &chain_of(&engine(), &alias_guest(resolve, more)),
-        &session(&["a"]),
-    )
-    .await
+    ask(&chain_of(&engine(), &alias_guest(resolve, more)), &session(&["a"])).await
 }
 
 #[tokio::test]
@@ -45,13 +37,8 @@ async fn statics_do_not_carry_from_one_call_or_session_to_another() {
         "(global.set $calls (i32.add (global.get $calls) (i32.const 1))) (if (i32.gt_s (global.get $calls) (i32.const 1)) (then {SOME_A}))"
     );
     let more = format!("(global $calls (mut i32) (i32.const 0)) {TEXT}");
-    let remembering = format!(
-        "(if (i32.load8_u (i32.const 512)) (then {SOME_A})) (i32.store8 (i32.const 512) (i32.const 1))"
-    );
-    for guest in [
-        alias_guest(&counting, &more),
-        alias_guest(&remembering, TEXT),
-    ] {
+    let remembering = format!("(if (i32.load8_u (i32.const 512)) (then {SOME_A})) (i32.store8 (i32.const 512) (i32.const 1))");
+    for guest in [alias_guest(&counting, &more), alias_guest(&remembering, TEXT)] {
         let chain = chain_of(&engine_with(|c| c.pool_instances = 1), &guest);
         for _ in 0..20 {
             for who in ["a", "a"] {
@@ -71,11 +58,7 @@ fn notes() -> Vec<u8> {
     let world = r#"
         (import "lockgate:policy/host@0.1.0" "[method]session.recall" (func $recall (param i32 i32 i32 i32)))
         (import "lockgate:policy/host@0.1.0" "[method]session.remember" (func $remember (param i32 i32 i32 i32 i32 i32)))"#;
-    let module = alias_module(&resolve, r#"(data (i32.const 0) "axk")"#).replacen(
-        "(module",
-        &format!("(module {world}"),
-        1,
-    );
+    let module = alias_module(&resolve, r#"(data (i32.const 0) "axk")"#).replacen("(module", &format!("(module {world}"), 1);
     component("alias-policy", &module)
 }
 
@@ -85,29 +68,13 @@ async fn what_is_remembered_stays_with_its_session_and_its_policy() {
     let chain = chain_of(&engine, &notes());
     let (first, second) = (session(&["a"]), session(&["a"]));
     assert_eq!(ask(&chain, &first).await, Ok(false));
-    assert_eq!(
-        ask(&chain, &first).await,
-        Ok(true),
-        "it remembers, in a new instance"
-    );
-    assert_eq!(
-        ask(&chain, &second).await,
-        Ok(false),
-        "another session has nothing"
-    );
+    assert_eq!(ask(&chain, &first).await, Ok(true), "it remembers, in a new instance");
+    assert_eq!(ask(&chain, &second).await, Ok(false), "another session has nothing");
     let swapped = chain_of(&engine, &notes());
-    assert_eq!(
-        ask(&swapped, &first).await,
-        Ok(true),
-        "state survives a swap of the code"
-    );
+    assert_eq!(ask(&swapped, &first).await, Ok(true), "state survives a swap of the code");
     let other = Policy::load(&engine, "other", &notes()).unwrap();
     let other = Chain::new(engine, vec![entry(other, "null")]);
-    assert_eq!(
-        ask(&other, &first).await,
-        Ok(false),
-        "another policy has nothing"
-    );
+    assert_eq!(ask(&other, &first).await, Ok(false), "another policy has nothing");
 }
 
 #[tokio::test]
@@ -124,59 +91,32 @@ async fn an_endless_loop_is_ended_while_others_run() {
         }
     });
     let start = Instant::now();
-    assert_eq!(
-        ask(&chain, &session(&["a"])).await,
-        Err(PolicyErrorKind::Deadline)
-    );
-    assert!(
-        start.elapsed() >= Duration::from_millis(20),
-        "{:?}",
-        start.elapsed()
-    );
+    assert_eq!(ask(&chain, &session(&["a"])).await, Err(PolicyErrorKind::Deadline));
+    assert!(start.elapsed() >= Duration::from_millis(20), "{:?}", start.elapsed());
     assert!(ticks.load(Ordering::Relaxed) >= 3, "{ticks:?}");
     other.abort();
     // Its instance is gone: the next call is ended the same way and others have room.
-    assert_eq!(
-        ask(&chain, &session(&["a"])).await,
-        Err(PolicyErrorKind::Deadline)
-    );
+    assert_eq!(ask(&chain, &session(&["a"])).await, Err(PolicyErrorKind::Deadline));
     let good = chain_of(&engine, &alias_guest("", ""));
     assert_eq!(ask(&good, &session(&["a"])).await, Ok(false));
 }
 
 #[tokio::test]
 async fn a_loop_in_start_code_does_not_load() {
-    let guest = component(
-        "alias-policy",
-        &alias_module("", "(func $init (loop $l (br $l))) (start $init)"),
-    );
+    let guest = component("alias-policy", &alias_module("", "(func $init (loop $l (br $l))) (start $init)"));
     let engine = engine_with(|c| c.list_deadline = Duration::from_millis(40));
     let refused = Policy::load(&engine, "guest", &guest).unwrap_err();
-    assert!(
-        matches!(refused, LoadError::Instantiate { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, LoadError::Instantiate { .. }), "{refused}");
 }
 
 #[tokio::test]
 async fn memory_is_bounded_and_asking_for_more_is_named() {
-    let bomb =
-        "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable";
+    let bomb = "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable";
     assert_eq!(outcome(bomb, "").await, Err(PolicyErrorKind::OutOfMemory));
     let content = "(drop (memory.grow (i32.const 100000)))";
-    assert_eq!(
-        outcome(content, "").await,
-        Ok(false),
-        "a guest that can do without goes on"
-    );
-    let large = component(
-        "alias-policy",
-        &alias_module("", "").replace("\"memory\") 2", "\"memory\") 300"),
-    );
-    assert!(matches!(
-        refused(&large),
-        LoadError::Compile { .. } | LoadError::Instantiate { .. }
-    ));
+    assert_eq!(outcome(content, "").await, Ok(false), "a guest that can do without goes on");
+    let large = component("alias-policy", &alias_module("", "").replace("\"memory\") 2", "\"memory\") 300"));
+    assert!(matches!(refused(&large), LoadError::Compile { .. } | LoadError::Instantiate { .. }));
 }
 
 #[tokio::test]
@@ -190,44 +130,24 @@ async fn traps_are_named_and_the_next_call_has_a_new_instance() {
     assert_eq!(chain.alias(&s, Kind::Tool, "fine").await.unwrap(), None);
     let deep = "(call $deep)";
     let more = "(func $deep (call $deep))";
-    assert!(matches!(
-        outcome(deep, more).await,
-        Err(PolicyErrorKind::Trap(_))
-    ));
-    assert!(matches!(
-        outcome("(drop (i32.load (i32.const -4)))", "").await,
-        Err(PolicyErrorKind::Trap(_))
-    ));
+    assert!(matches!(outcome(deep, more).await, Err(PolicyErrorKind::Trap(_))));
+    assert!(matches!(outcome("(drop (i32.load (i32.const -4)))", "").await, Err(PolicyErrorKind::Trap(_))));
 }
 
 #[tokio::test]
 async fn a_handle_that_was_not_lent_is_worth_nothing() {
     for forged in [-1, 0, 2, 3, 100, 1 << 20] {
         let world = r#"(import "lockgate:policy/host@0.1.0" "[method]session.principal" (func $principal (param i32 i32)))"#;
-        let module = alias_module(
-            &format!("(call $principal (i32.const {forged}) (i32.const 512))"),
-            "",
-        );
-        let guest = component(
-            "alias-policy",
-            &module.replacen("(module", &format!("(module {world}"), 1),
-        );
+        let module = alias_module(&format!("(call $principal (i32.const {forged}) (i32.const 512))"), "");
+        let guest = component("alias-policy", &module.replacen("(module", &format!("(module {world}"), 1));
         let outcome = ask(&chain_of(&engine(), &guest), &session(&["a"])).await;
-        let Err(PolicyErrorKind::BadAnswer(why) | PolicyErrorKind::Trap(why)) = outcome else {
-            panic!("{forged}: {outcome:?}")
-        };
+        let Err(PolicyErrorKind::BadAnswer(why) | PolicyErrorKind::Trap(why)) = outcome else { panic!("{forged}: {outcome:?}") };
         assert!(why.contains("handle"), "{forged}: {why}");
     }
     // Kept beyond the call: the engine does not let it return.
-    let keep = component(
-        "alias-policy",
-        &alias_module("", "").replace("(call $end (local.get 0))", ""),
-    );
+    let keep = component("alias-policy", &alias_module("", "").replace("(call $end (local.get 0))", ""));
     let outcome = ask(&chain_of(&engine(), &keep), &session(&["a"])).await;
-    assert!(
-        matches!(&outcome, Err(PolicyErrorKind::BadAnswer(why)) if why.contains("borrow")),
-        "{outcome:?}"
-    );
+    assert!(matches!(&outcome, Err(PolicyErrorKind::BadAnswer(why)) if why.contains("borrow")), "{outcome:?}");
 }
 
 #[tokio::test]
@@ -237,65 +157,32 @@ async fn answers_that_are_too_large_or_no_text_are_refused() {
             "{SOME_A} (drop (memory.grow (i32.const 64))) (i32.store (i32.const 1040) (i32.const {at})) (i32.store (i32.const 1044) (i32.const {len}))"
         )
     };
-    assert_eq!(
-        outcome(&answer(0, 4 << 20), TEXT).await,
-        Err(PolicyErrorKind::TooMuchData)
-    );
-    let invalid = outcome(
-        &answer(8, 1),
-        &format!("{TEXT} (data (i32.const 8) \"\\ff\")"),
-    )
-    .await;
-    assert!(
-        matches!(&invalid, Err(PolicyErrorKind::BadAnswer(why)) if why.contains("utf-8")),
-        "{invalid:?}"
-    );
+    assert_eq!(outcome(&answer(0, 4 << 20), TEXT).await, Err(PolicyErrorKind::TooMuchData));
+    let invalid = outcome(&answer(8, 1), &format!("{TEXT} (data (i32.const 8) \"\\ff\")")).await;
+    assert!(matches!(&invalid, Err(PolicyErrorKind::BadAnswer(why)) if why.contains("utf-8")), "{invalid:?}");
     let outside = outcome(&answer(0x7fff_0000, 4), TEXT).await;
-    assert!(
-        matches!(
-            outside,
-            Err(PolicyErrorKind::BadAnswer(_) | PolicyErrorKind::Trap(_))
-        ),
-        "{outside:?}"
-    );
+    assert!(matches!(outside, Err(PolicyErrorKind::BadAnswer(_) | PolicyErrorKind::Trap(_))), "{outside:?}");
 }
 
 #[tokio::test]
 async fn a_target_outside_of_the_session_is_an_error_of_the_policy() {
     let chain = chain_of(&engine(), &alias_guest(SOME_A, TEXT));
-    let error = chain
-        .alias(&session(&["b"]), Kind::Tool, "x")
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(&error.kind, PolicyErrorKind::BadAnswer(why) if why.contains("no such backend")),
-        "{error}"
-    );
+    let error = chain.alias(&session(&["b"]), Kind::Tool, "x").await.unwrap_err();
+    assert!(matches!(&error.kind, PolicyErrorKind::BadAnswer(why) if why.contains("no such backend")), "{error}");
 }
 
 /// A million lines, or as many as fit into the deadline.
 #[tokio::test]
 async fn a_guest_that_logs_without_end_is_ended_and_dropped_lines_cost_little() {
     let world = r#"(import "lockgate:policy/host@0.1.0" "[method]session.log" (func $log (param i32 i32 i32 i32)))"#;
-    let module = alias_module(
-        "(loop $l (call $log (local.get 0) (i32.const 3) (i32.const 0) (i32.const 2)) (br $l))",
-        TEXT,
-    );
-    let guest = component(
-        "alias-policy",
-        &module.replacen("(module", &format!("(module {world}"), 1),
-    );
-    assert_eq!(
-        ask(&chain_of(&engine(), &guest), &session(&["a"])).await,
-        Err(PolicyErrorKind::Deadline)
-    );
+    let module = alias_module("(loop $l (call $log (local.get 0) (i32.const 3) (i32.const 0) (i32.const 2)) (br $l))", TEXT);
+    let guest = component("alias-policy", &module.replacen("(module", &format!("(module {world}"), 1));
+    assert_eq!(ask(&chain_of(&engine(), &guest), &session(&["a"])).await, Err(PolicyErrorKind::Deadline));
 }
 
 /// Verdicts for a list, written by hand: a list of them at 512, `rename` (2) each, to the text at 0.
 fn rename_all_to(text: &str, verdicts: u32) -> Vec<u8> {
-    let mut expose = format!(
-        "(i32.store (i32.const 1028) (i32.const 512)) (i32.store (i32.const 1032) (i32.const {verdicts}))"
-    );
+    let mut expose = format!("(i32.store (i32.const 1028) (i32.const 512)) (i32.store (i32.const 1032) (i32.const {verdicts}))");
     for i in 0..verdicts {
         let at = 512 + 12 * i;
         expose += &format!(
@@ -314,9 +201,7 @@ async fn illegal_lists_of_names_are_errors_that_name_the_items() {
     let s = session(&["a", "b"]);
     let items = [("a", "x"), ("b", "y")];
     let why = async |guest: Vec<u8>| {
-        let answer = chain_of(&engine, &guest)
-            .publish(&s, Kind::Tool, &heads(&items))
-            .await;
+        let answer = chain_of(&engine, &guest).publish(&s, Kind::Tool, &heads(&items)).await;
         match answer.map_err(|e| e.kind) {
             Err(PolicyErrorKind::BadAnswer(why)) => why,
             other => panic!("{other:?}"),
@@ -330,18 +215,9 @@ async fn illegal_lists_of_names_are_errors_that_name_the_items() {
         why(rename_all_to("not legal", 2)).await,
         "the tool \"x\" of backend \"a\" is published as \"not legal\", not 1 to 64 characters of A-Z a-z 0-9 _ -"
     );
-    assert_eq!(
-        why(rename_all_to("", 2)).await,
-        "the tool \"x\" of backend \"a\" is published as \"\", an empty name"
-    );
-    assert_eq!(
-        why(rename_all_to("fine", 1)).await,
-        "1 verdicts for 2 items"
-    );
-    assert_eq!(
-        why(rename_all_to("fine", 3)).await,
-        "3 verdicts for 2 items"
-    );
+    assert_eq!(why(rename_all_to("", 2)).await, "the tool \"x\" of backend \"a\" is published as \"\", an empty name");
+    assert_eq!(why(rename_all_to("fine", 1)).await, "1 verdicts for 2 items");
+    assert_eq!(why(rename_all_to("fine", 3)).await, "3 verdicts for 2 items");
 }
 
 #[tokio::test]
@@ -353,35 +229,16 @@ async fn a_name_that_is_hidden_is_not_reached_by_alias_either() {
         "",
     );
     let hide = entry(Policy::load(&engine, "hide", &hide).unwrap(), "null");
-    let alias = entry(
-        load_shipped(&engine, "alias"),
-        r#"{"aliases":[{"public":"now","kind":"tool","backend":"a","name":"x"}]}"#,
-    );
+    let alias = entry(load_shipped(&engine, "alias"), r#"{"aliases":[{"public":"now","kind":"tool","backend":"a","name":"x"}]}"#);
     let namespace = entry(load_shipped(&engine, "namespace"), "null");
     let s = session(&["a", "b"]);
     let open = Chain::new(engine.clone(), vec![alias.clone(), namespace.clone()]);
     let closed = Chain::new(engine, vec![alias, hide, namespace]);
     for name in ["now", "a__x"] {
-        assert!(
-            open.resolve(&s, Kind::Tool, name).await.unwrap().is_some(),
-            "{name}"
-        );
-        assert!(
-            closed
-                .resolve(&s, Kind::Tool, name)
-                .await
-                .unwrap()
-                .is_none(),
-            "{name}"
-        );
+        assert!(open.resolve(&s, Kind::Tool, name).await.unwrap().is_some(), "{name}");
+        assert!(closed.resolve(&s, Kind::Tool, name).await.unwrap().is_none(), "{name}");
     }
-    assert_eq!(
-        closed
-            .publish(&s, Kind::Tool, &heads(&[("a", "x")]))
-            .await
-            .unwrap(),
-        [None]
-    );
+    assert_eq!(closed.publish(&s, Kind::Tool, &heads(&[("a", "x")])).await.unwrap(), [None]);
 }
 
 #[tokio::test]
@@ -395,18 +252,11 @@ async fn a_full_pool_makes_calls_wait_and_then_fail_as_overload() {
     let hog = Arc::new(chain_of(&engine, &looping));
     let holder = tokio::spawn({
         let hog = hog.clone();
-        async move {
-            hog.publish(&session(&["a"]), Kind::Tool, &heads(&[("a", "x")]))
-                .await
-                .map_err(|e| e.kind)
-        }
+        async move { hog.publish(&session(&["a"]), Kind::Tool, &heads(&[("a", "x")])).await.map_err(|e| e.kind) }
     });
     tokio::task::yield_now().await;
     let good = chain_of(&engine, &alias_guest("", ""));
-    assert_eq!(
-        ask(&good, &session(&["a"])).await,
-        Err(PolicyErrorKind::Overloaded)
-    );
+    assert_eq!(ask(&good, &session(&["a"])).await, Err(PolicyErrorKind::Overloaded));
     // Dropping the call frees its instance, whatever the guest is at.
     holder.abort();
     let _ = holder.await;

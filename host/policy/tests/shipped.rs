@@ -10,10 +10,7 @@ use lockgate_policy::{Chain, Kind, PolicyErrorKind, Target};
 const NO_ALIASES: &str = "null";
 
 fn target(backend: &str, name: &str) -> Option<Target> {
-    Some(Target {
-        backend: backend.into(),
-        name: name.into(),
-    })
+    Some(Target { backend: backend.into(), name: name.into() })
 }
 
 #[test]
@@ -25,10 +22,7 @@ fn the_shipped_components_say_who_they_are() {
         assert_eq!(policy.version(), env!("CARGO_PKG_VERSION"));
         assert_eq!(policy.contract(), "0.1.0");
         assert_eq!(policy.digest().len(), 64);
-        assert_eq!(
-            (policy.hooks().alias, policy.hooks().namespace),
-            (name == "alias", name == "namespace")
-        );
+        assert_eq!((policy.hooks().alias, policy.hooks().namespace), (name == "alias", name == "namespace"));
     }
 }
 
@@ -39,19 +33,11 @@ async fn with_one_backend_every_name_stays_as_it_is_however_odd() {
     let long = "x".repeat(200);
     let names = ["get_time", "weird name/1.0", &long, "a__b"];
     let items: Vec<_> = names.iter().map(|n| ("only", *n)).collect();
-    for kind in [
-        Kind::Tool,
-        Kind::Prompt,
-        Kind::Resource,
-        Kind::ResourceTemplate,
-    ] {
+    for kind in [Kind::Tool, Kind::Prompt, Kind::Resource, Kind::ResourceTemplate] {
         let published = chain.publish(&s, kind, &heads(&items)).await.unwrap();
         assert_eq!(published, names.map(|n| Some(n.to_owned())));
         for name in names {
-            assert_eq!(
-                chain.resolve(&s, kind, name).await.unwrap(),
-                target("only", name)
-            );
+            assert_eq!(chain.resolve(&s, kind, name).await.unwrap(), target("only", name));
         }
     }
 }
@@ -60,26 +46,15 @@ async fn with_one_backend_every_name_stays_as_it_is_however_odd() {
 async fn with_several_backends_names_carry_their_backend_and_come_back() {
     let chain = shipped_chain(NO_ALIASES);
     let s = session(&["time", "text"]);
-    let items = [
-        ("time", "get_time"),
-        ("text", "get_time"),
-        ("text", "upper"),
-    ];
+    let items = [("time", "get_time"), ("text", "get_time"), ("text", "upper")];
     let published = chain.publish(&s, Kind::Tool, &heads(&items)).await.unwrap();
     let expected = ["time__get_time", "text__get_time", "text__upper"];
     assert_eq!(published, expected.map(|n| Some(n.to_owned())));
     for ((backend, name), public) in items.iter().zip(expected) {
-        assert_eq!(
-            chain.resolve(&s, Kind::Tool, public).await.unwrap(),
-            target(backend, name)
-        );
+        assert_eq!(chain.resolve(&s, Kind::Tool, public).await.unwrap(), target(backend, name));
     }
     for unknown in ["get_time", "other__get_time", "", "__", "time__"] {
-        assert_eq!(
-            chain.resolve(&s, Kind::Tool, unknown).await.unwrap(),
-            None,
-            "{unknown}"
-        );
+        assert_eq!(chain.resolve(&s, Kind::Tool, unknown).await.unwrap(), None, "{unknown}");
     }
 }
 
@@ -87,13 +62,7 @@ async fn with_several_backends_names_carry_their_backend_and_come_back() {
 async fn backends_and_tools_full_of_underscores_stay_apart() {
     let chain = shipped_chain(NO_ALIASES);
     let s = session(&["a", "a__b", "a_"]);
-    let items = [
-        ("a", "b__c"),
-        ("a", "b_c"),
-        ("a__b", "c"),
-        ("a__b", "_c"),
-        ("a_", "c"),
-    ];
+    let items = [("a", "b__c"), ("a", "b_c"), ("a__b", "c"), ("a__b", "_c"), ("a_", "c")];
     let published = chain.publish(&s, Kind::Tool, &heads(&items)).await.unwrap();
     let distinct: HashSet<_> = published.iter().flatten().collect();
     assert_eq!(distinct.len(), items.len(), "{published:?}");
@@ -106,13 +75,8 @@ async fn backends_and_tools_full_of_underscores_stay_apart() {
 #[tokio::test]
 async fn names_of_128_characters_and_names_outside_the_alphabet_are_published_legally() {
     let chain = shipped_chain(NO_ALIASES);
-    let s = session(&[
-        "a-backend-that-has-a-name-of-sixty-four-characters-and-not-fewer",
-        "b",
-    ]);
-    let long: Vec<String> = (0..50)
-        .map(|i| format!("{}{i:03}", "x".repeat(125)))
-        .collect();
+    let s = session(&["a-backend-that-has-a-name-of-sixty-four-characters-and-not-fewer", "b"]);
+    let long: Vec<String> = (0..50).map(|i| format!("{}{i:03}", "x".repeat(125))).collect();
     let mut items = Vec::new();
     for backend in s.backends.iter() {
         items.extend(long.iter().map(|n| (&*backend.name, n.as_str())));
@@ -126,11 +90,7 @@ async fn names_of_128_characters_and_names_outside_the_alphabet_are_published_le
     for name in distinct {
         let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
         assert!(name.len() <= 64 && name.bytes().all(legal), "{name}");
-        assert_eq!(
-            chain.resolve(&s, Kind::Tool, name).await.unwrap(),
-            None,
-            "a hash is not read backwards"
-        );
+        assert_eq!(chain.resolve(&s, Kind::Tool, name).await.unwrap(), None, "a hash is not read backwards");
     }
 }
 
@@ -139,29 +99,16 @@ async fn shared_uris_say_whose_they_are_and_others_stay() {
     let chain = shipped_chain(NO_ALIASES);
     let s = session(&["files", "docs"]);
     for kind in [Kind::Resource, Kind::ResourceTemplate] {
-        let items = [
-            ("files", "file:///readme"),
-            ("docs", "file:///readme"),
-            ("docs", "doc:///{x}"),
-            ("docs", "lockgate://files/x"),
-        ];
+        let items = [("files", "file:///readme"), ("docs", "file:///readme"), ("docs", "doc:///{x}"), ("docs", "lockgate://files/x")];
         let published = chain.publish(&s, kind, &heads(&items)).await.unwrap();
-        let expected = [
-            "lockgate://files/file:///readme",
-            "lockgate://docs/file:///readme",
-            "doc:///{x}",
-            "lockgate://docs/lockgate://files/x",
-        ];
+        let expected =
+            ["lockgate://files/file:///readme", "lockgate://docs/file:///readme", "doc:///{x}", "lockgate://docs/lockgate://files/x"];
         assert_eq!(published, expected.map(|n| Some(n.to_owned())));
         for i in [0, 1, 3] {
             let found = chain.resolve(&s, kind, expected[i]).await.unwrap();
             assert_eq!(found, target(items[i].0, items[i].1));
         }
-        assert_eq!(
-            chain.resolve(&s, kind, "doc:///{x}").await.unwrap(),
-            None,
-            "who listed it, the host knows"
-        );
+        assert_eq!(chain.resolve(&s, kind, "doc:///{x}").await.unwrap(), None, "who listed it, the host knows");
     }
 }
 
@@ -176,68 +123,33 @@ async fn an_alias_replaces_the_name_in_lists_and_both_can_be_called() {
     let s = session(&["time", "text"]);
     let items = [("time", "get_time"), ("text", "get_time")];
     let published = chain.publish(&s, Kind::Tool, &heads(&items)).await.unwrap();
-    assert_eq!(
-        published,
-        [Some("now".to_owned()), Some("text__get_time".to_owned())]
-    );
+    assert_eq!(published, [Some("now".to_owned()), Some("text__get_time".to_owned())]);
     for public in ["now", "jetzt", "time__get_time"] {
-        assert_eq!(
-            chain.resolve(&s, Kind::Tool, public).await.unwrap(),
-            target("time", "get_time"),
-            "{public}"
-        );
+        assert_eq!(chain.resolve(&s, Kind::Tool, public).await.unwrap(), target("time", "get_time"), "{public}");
     }
-    assert_eq!(
-        chain.alias(&s, Kind::Tool, "time__get_time").await.unwrap(),
-        None
-    );
-    assert_eq!(
-        chain.resolve(&s, Kind::Tool, "gone").await.unwrap(),
-        None,
-        "its backend is not in this session"
-    );
-    assert_eq!(
-        chain.resolve(&s, Kind::Prompt, "now").await.unwrap(),
-        None,
-        "an alias is of one kind"
-    );
-    assert_eq!(
-        chain.resolve(&s, Kind::Resource, "readme").await.unwrap(),
-        target("text", "file:///readme")
-    );
+    assert_eq!(chain.alias(&s, Kind::Tool, "time__get_time").await.unwrap(), None);
+    assert_eq!(chain.resolve(&s, Kind::Tool, "gone").await.unwrap(), None, "its backend is not in this session");
+    assert_eq!(chain.resolve(&s, Kind::Prompt, "now").await.unwrap(), None, "an alias is of one kind");
+    assert_eq!(chain.resolve(&s, Kind::Resource, "readme").await.unwrap(), target("text", "file:///readme"));
 }
 
 #[tokio::test]
 async fn an_item_whose_name_an_alias_took_is_not_listed() {
-    let aliases =
-        r#"{"aliases":[{"public":"now","kind":"tool","backend":"time","name":"get_time"}]}"#;
+    let aliases = r#"{"aliases":[{"public":"now","kind":"tool","backend":"time","name":"get_time"}]}"#;
     let chain = shipped_chain(aliases);
     let s = session(&["time"]);
     let items = [("time", "now"), ("time", "get_time")];
     let published = chain.publish(&s, Kind::Tool, &heads(&items)).await.unwrap();
     assert_eq!(published, [None, Some("now".to_owned())]);
-    assert_eq!(
-        chain.resolve(&s, Kind::Tool, "now").await.unwrap(),
-        target("time", "get_time")
-    );
+    assert_eq!(chain.resolve(&s, Kind::Tool, "now").await.unwrap(), target("time", "get_time"));
 }
 
 #[tokio::test]
 async fn what_a_backend_lists_twice_is_published_once() {
     let chain = shipped_chain(NO_ALIASES);
     for backends in [&["a"][..], &["a", "b"]] {
-        let published = chain
-            .publish(
-                &session(backends),
-                Kind::Tool,
-                &heads(&[("a", "x"), ("a", "x")]),
-            )
-            .await
-            .unwrap();
-        assert!(
-            published[0].is_some() && published[1].is_none(),
-            "{published:?}"
-        );
+        let published = chain.publish(&session(backends), Kind::Tool, &heads(&[("a", "x"), ("a", "x")])).await.unwrap();
+        assert!(published[0].is_some() && published[1].is_none(), "{published:?}");
     }
 }
 
@@ -245,89 +157,39 @@ async fn what_a_backend_lists_twice_is_published_once() {
 async fn aliases_that_do_not_fit_are_named_before_a_client_comes() {
     let chain = shipped_chain(r#"{"aliases":[{"public":"now","kind":"tol"}]}"#);
     let error = chain.try_out(&session(&["a"])).await.unwrap_err();
-    assert!(
-        matches!(error.kind, PolicyErrorKind::BadSetting(_)),
-        "{error}"
-    );
+    assert!(matches!(error.kind, PolicyErrorKind::BadSetting(_)), "{error}");
     let text = error.to_string();
-    for part in [
-        "policy alias (",
-        "hook alias.publish",
-        "configuration",
-        "unknown variant `tol`",
-    ] {
+    for part in ["policy alias (", "hook alias.publish", "configuration", "unknown variant `tol`"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    assert!(
-        shipped_chain(NO_ALIASES)
-            .try_out(&session(&["a"]))
-            .await
-            .is_ok()
-    );
+    assert!(shipped_chain(NO_ALIASES).try_out(&session(&["a"])).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_long_list_goes_in_pieces_and_comes_back_in_order() {
     let chain = shipped_chain(NO_ALIASES);
     let s = session(&["a", "b"]);
-    let names: Vec<String> = (0..10_000)
-        .map(|i| format!("tool-{i}-{}", "n".repeat(i % 90)))
-        .collect();
+    let names: Vec<String> = (0..10_000).map(|i| format!("tool-{i}-{}", "n".repeat(i % 90))).collect();
     let items: Vec<_> = names.iter().map(|n| ("a", n.as_str())).collect();
     // `heads` compares every pair.
-    let heads: Vec<_> = items
-        .iter()
-        .map(|&(backend, name)| lockgate_policy::ItemHead {
-            backend,
-            name,
-            title: Some(name),
-            shared: false,
-        })
-        .collect();
+    let heads: Vec<_> =
+        items.iter().map(|&(backend, name)| lockgate_policy::ItemHead { backend, name, title: Some(name), shared: false }).collect();
     let published = chain.publish(&s, Kind::Tool, &heads).await.unwrap();
     assert_eq!(published.len(), names.len());
     for (name, public) in names.iter().zip(&published) {
         let public = public.as_ref().unwrap();
         let start: String = name.chars().take(20).collect();
-        assert!(
-            public.starts_with(&format!("a__{start}")),
-            "{name}: {public}"
-        );
+        assert!(public.starts_with(&format!("a__{start}")), "{name}: {public}");
     }
 }
 
 #[tokio::test]
 async fn a_chain_without_policies_leaves_names_alone() {
     let engine = engine();
-    let (first, second) = (
-        Chain::new(engine.clone(), vec![]),
-        Chain::new(engine, vec![]),
-    );
+    let (first, second) = (Chain::new(engine.clone(), vec![]), Chain::new(engine, vec![]));
     assert!(second.generation() > first.generation());
-    let published = first
-        .publish(
-            &session(&["a", "b"]),
-            Kind::Tool,
-            &heads(&[("a", "x"), ("b", "x"), ("b", "y")]),
-        )
-        .await
-        .unwrap();
-    assert_eq!(
-        published,
-        [Some("x".to_owned()), None, Some("y".to_owned())]
-    );
-    assert_eq!(
-        first
-            .resolve(&session(&["a", "b"]), Kind::Tool, "x")
-            .await
-            .unwrap(),
-        None
-    );
-    assert_eq!(
-        first
-            .resolve(&session(&["a"]), Kind::Tool, "x")
-            .await
-            .unwrap(),
-        target("a", "x")
-    );
+    let published = first.publish(&session(&["a", "b"]), Kind::Tool, &heads(&[("a", "x"), ("b", "x"), ("b", "y")])).await.unwrap();
+    assert_eq!(published, [Some("x".to_owned()), None, Some("y".to_owned())]);
+    assert_eq!(first.resolve(&session(&["a", "b"]), Kind::Tool, "x").await.unwrap(), None);
+    assert_eq!(first.resolve(&session(&["a"]), Kind::Tool, "x").await.unwrap(), target("a", "x"));
 }

@@ -86,3 +86,49 @@ fn not(status: StatusCode, why: &str) -> Response {
     }
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::tests::Site;
+    use http_body_util::{BodyExt, Empty};
+    use std::time::Duration;
+
+    async fn get(admin: &Admin, host: &str, method: &str, path: &str) -> (u16, String) {
+        let request = Request::builder().method(method).uri(path).header("host", host).body(Empty::<Bytes>::new()).unwrap();
+        let response = admin.handle(request, ([127, 0, 0, 1], 1).into()).await;
+        let status = response.status().as_u16();
+        (status, String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn readiness_begins_with_the_ports_and_ends_with_the_shutdown() {
+        let site = Site::open("").await;
+        let admin = Admin::new(site.gateway.clone(), HttpConfig::default(), ([127, 0, 0, 1], 8809).into());
+        assert_eq!(get(&admin, "localhost", "GET", "/readyz").await, (503, "starting\n".into()));
+        assert_eq!(get(&admin, "localhost", "GET", "/livez").await, (200, "live\n".into()));
+        admin.started();
+        assert_eq!(get(&admin, "localhost", "HEAD", "/readyz").await.0, 200);
+        site.gateway.shutdown(Duration::from_millis(10)).await;
+        assert_eq!(get(&admin, "localhost", "GET", "/readyz").await, (503, "stopping\n".into()));
+        assert_eq!(get(&admin, "localhost", "GET", "/livez").await.0, 200);
+    }
+
+    #[tokio::test]
+    async fn metrics_are_text_and_nothing_else_is_there() {
+        let site = Site::open("").await;
+        let admin = Admin::new(site.gateway.clone(), HttpConfig::default(), ([127, 0, 0, 1], 8809).into());
+        let (status, text) = get(&admin, "localhost:8809", "GET", "/metrics").await;
+        assert!(status == 200 && text.contains("lockgate_isolation_signals_total{signal=\"header_absent\"} 0"), "{text}");
+        assert_eq!(get(&admin, "localhost", "GET", "/").await.0, 404);
+        assert_eq!(get(&admin, "localhost", "POST", "/metrics").await.0, 405);
+    }
+
+    #[tokio::test]
+    async fn on_loopback_a_foreign_name_is_refused_and_elsewhere_any_is_taken() {
+        let site = Site::open("").await;
+        let on = |address: [u8; 4]| Admin::new(site.gateway.clone(), HttpConfig::default(), (address, 8809).into());
+        assert_eq!(get(&on([127, 0, 0, 1]), "evil.example", "GET", "/metrics").await.0, 403);
+        assert_eq!(get(&on([0, 0, 0, 0]), "10.1.2.3:8809", "GET", "/metrics").await.0, 200);
+    }
+}

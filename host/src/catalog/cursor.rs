@@ -69,7 +69,9 @@ fn hex(bytes: &[u8]) -> String {
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
     let bytes = text.as_bytes();
-    (bytes.len().is_multiple_of(2)).then(|| bytes.chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()).flatten()
+    (bytes.len().is_multiple_of(2))
+        .then(|| bytes.chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect())
+        .flatten()
 }
 
 #[cfg(test)]

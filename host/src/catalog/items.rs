@@ -53,14 +53,28 @@ impl Page {
     fn read(kind: Kind, raw: &Bytes, result_at: Range<usize>) -> Result<Page, String> {
         let (list, name) = members(kind);
         let object = Object::parse(&raw[result_at]).map_err(|e| format!("the result of a list is not an object: {e}"))?;
-        let items_value = object.get(list).map_err(|e| e.to_string())?.ok_or_else(|| format!("the result of a list has no member `{list}`"))?;
+        let items_value =
+            object.get(list).map_err(|e| e.to_string())?.ok_or_else(|| format!("the result of a list has no member `{list}`"))?;
         let values = json::array(items_value).ok_or_else(|| format!("member `{list}` of a list result is not an array"))?;
-        let mut page = Page { raw: raw.clone(), items_at: json::place(raw, items_value), items: Vec::with_capacity(values.len()), unnamed: 0, next_cursor: None, next_cursor_at: None, shaped: Edits::new() };
+        let mut page = Page {
+            raw: raw.clone(),
+            items_at: json::place(raw, items_value),
+            items: Vec::with_capacity(values.len()),
+            unnamed: 0,
+            next_cursor: None,
+            next_cursor_at: None,
+            shaped: Edits::new(),
+        };
         for value in values {
             let item = Object::of(value).and_then(|o| {
                 let name_value = o.get(name).ok()??;
                 let title = o.only("title").and_then(json::string).map(|t| t.into_owned());
-                Some(Item { at: json::place(raw, value), name_at: json::place(raw, name_value), name: json::string(name_value)?.into(), title })
+                Some(Item {
+                    at: json::place(raw, value),
+                    name_at: json::place(raw, name_value),
+                    name: json::string(name_value)?.into(),
+                    title,
+                })
             });
             match item {
                 Some(item) => page.items.push(item),
@@ -82,7 +96,9 @@ mod tests {
 
     #[test]
     fn items_keep_their_text_and_nameless_ones_are_counted() {
-        let raw = Bytes::from_static(br#"{"id":1,"result":{"zz":1.0,"tools":[{"name":"a","x":1.0},{"nome":"b"},{"title":"T","name":"\u0063"}],"nextCursor":""}}"#);
+        let raw = Bytes::from_static(
+            br#"{"id":1,"result":{"zz":1.0,"tools":[{"name":"a","x":1.0},{"nome":"b"},{"title":"T","name":"\u0063"}],"nextCursor":""}}"#,
+        );
         let start = raw.iter().position(|&b| b == b'z').unwrap() - 2;
         let page = Page::read(Kind::Tool, &raw, start..raw.len() - 1).unwrap();
         assert_eq!(page.items.len(), 2);

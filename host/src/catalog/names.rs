@@ -79,7 +79,14 @@ impl Names {
     }
 
     /// Notes the items of a page. The first page replaces what was known of the backend's items; `complete`: this was the last page.
-    pub fn record(&self, kind: Kind, backend: usize, first: bool, complete: bool, items: impl IntoIterator<Item = (Arc<str>, Option<Arc<str>>)>) {
+    pub fn record(
+        &self,
+        kind: Kind,
+        backend: usize,
+        first: bool,
+        complete: bool,
+        items: impl IntoIterator<Item = (Arc<str>, Option<Arc<str>>)>,
+    ) {
         let mut table = self.table(kind);
         if first {
             table.forget(backend);

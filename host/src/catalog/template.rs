@@ -37,7 +37,12 @@ fn parts(template: &str) -> Option<Vec<Part<'_>>> {
 
 /// Reserved characters end a simple expansion; a comma may be part of a list value.
 fn is_simple(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'%' | b',' | b'=' | b'@' | b':' | b'!' | b'$' | b'\'' | b'(' | b')' | b'*' | b'+' | b' ') || !byte.is_ascii()
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'.' | b'_' | b'~' | b'%' | b',' | b'=' | b'@' | b':' | b'!' | b'$' | b'\'' | b'(' | b')' | b'*' | b'+' | b' '
+        )
+        || !byte.is_ascii()
 }
 
 /// A template without an expression, or one that is not well formed, matches only its own text.

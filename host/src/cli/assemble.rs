@@ -25,7 +25,8 @@ pub struct Policies(Vec<Arc<Chain>>);
 impl Policies {
     /// Compiles and tries out every policy of the configuration. Takes tens of milliseconds of CPU time for each.
     pub fn load(config: &Config) -> Result<Policies, Problems> {
-        let engine = Engine::new(EngineConfig::default()).map_err(|e| Problem::new(crate::config::Place::named("policies"), e.to_string()))?;
+        let engine =
+            Engine::new(EngineConfig::default()).map_err(|e| Problem::new(crate::config::Place::named("policies"), e.to_string()))?;
         let mut problems = Problems::default();
         let mut compiled: HashMap<(String, PolicySource), Arc<Policy>> = HashMap::new();
         let mut chains = Vec::new();
@@ -53,7 +54,9 @@ impl Policies {
 
 fn load(engine: &Arc<Engine>, wanted: &PolicyRef) -> Result<Arc<Policy>, String> {
     let component = match &wanted.source {
-        PolicySource::Shipped => shipped::by_name(&wanted.name).map(Vec::from).ok_or_else(|| format!("no policy `{}` ships with this binary", wanted.name))?,
+        PolicySource::Shipped => {
+            shipped::by_name(&wanted.name).map(Vec::from).ok_or_else(|| format!("no policy `{}` ships with this binary", wanted.name))?
+        }
         PolicySource::File(path) => std::fs::read(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?,
     };
     Policy::load(engine, &wanted.name, &component).map_err(|e| e.to_string())
@@ -97,7 +100,8 @@ fn describe(config: &Config, backend: &crate::config::Backend, client: &HttpClie
         Target::Http { uri, transport, headers } => {
             let mut all = HeaderMap::new();
             for (name, secret) in headers {
-                let mut value = HeaderValue::from_str(secret.expose()).with_context(|| format!("header {name} of backend {}", backend.name))?;
+                let mut value =
+                    HeaderValue::from_str(secret.expose()).with_context(|| format!("header {name} of backend {}", backend.name))?;
                 value.set_sensitive(true);
                 all.append(name.clone(), value);
             }
@@ -116,7 +120,13 @@ fn describe(config: &Config, backend: &crate::config::Backend, client: &HttpClie
         },
     };
     let timeouts = backend::Timeouts { initialize: backend.timeouts.initialize, list: backend.timeouts.list, call: backend.timeouts.call };
-    Ok(backend::Backend { name: backend.name.clone(), target, timeouts, limits: backend::Limits { message: config.limits.message }, http: client.clone() })
+    Ok(backend::Backend {
+        name: backend.name.clone(),
+        target,
+        timeouts,
+        limits: backend::Limits { message: config.limits.message },
+        http: client.clone(),
+    })
 }
 
 fn settings(config: &Config) -> Settings {

@@ -9,7 +9,7 @@ use crate::telemetry::SafeUri;
 
 /// Prints the summary. Getting here means that everything is fine.
 pub fn run(prepared: &Prepared) -> ExitCode {
-    print!("{}ok\n", summary(&prepared.config));
+    println!("{}ok", summary(&prepared.config));
     ExitCode::SUCCESS
 }
 
@@ -29,11 +29,14 @@ pub fn summary(config: &Config) -> String {
         Some(admin) => line("admin", &format!("http://{admin}/livez /readyz /metrics")),
         None => line("admin", "off"),
     }
-    line("auth", &match config.auth.tokens() {
-        0 => "open: anybody who can reach the endpoint".to_owned(),
-        1 => "1 bearer token".to_owned(),
-        n => format!("{n} bearer tokens"),
-    });
+    line(
+        "auth",
+        &match config.auth.tokens() {
+            0 => "open: anybody who can reach the endpoint".to_owned(),
+            1 => "1 bearer token".to_owned(),
+            n => format!("{n} bearer tokens"),
+        },
+    );
     for backend in &config.backends {
         line("backend", &describe(backend));
     }

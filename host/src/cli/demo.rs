@@ -10,7 +10,6 @@ mod page;
 mod setup;
 mod tour;
 
-use super::assemble::Policies;
 use std::{
     io::{self, IsTerminal as _, Write as _},
     net::SocketAddr,
@@ -21,9 +20,11 @@ use std::{
 use anyhow::Context as _;
 
 use crate::cli::{
+    assemble::Policies,
     demo_server::{ANY_LOOPBACK_PORT, DemoServer, HttpServer},
     serve,
 };
+use crate::telemetry;
 use page::Page;
 use setup::Setup;
 
@@ -66,14 +67,10 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     let time = backend(DemoServer::Time).await?;
     let text = backend(DemoServer::Text).await?;
     let program = std::env::current_exe().context("where this program is")?;
-    let setup = Setup {
-        listen: listen.addr,
-        admin: admin.addr,
-        time: time.url(),
-        text: text.url(),
-        program: program.display().to_string(),
-    };
+    let setup =
+        Setup { listen: listen.addr, admin: admin.addr, time: time.url(), text: text.url(), program: program.display().to_string() };
     let config = Arc::new(setup.load()?);
+    telemetry::init(&config.log)?;
     let policies = Policies::load(&config)?;
     let gateway = serve::start(config, policies).await?;
     let url = match gateway.listen.first() {
@@ -86,11 +83,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     if args.exit || !went_well {
         gateway.stop().await;
         end(time, text).await;
-        return Ok(if went_well {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        });
+        return Ok(if went_well { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     page.print(&connect::instructions(&page, &url, gateway.admin));
     let code = gateway.wait().await;
@@ -99,9 +92,7 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn backend(server: DemoServer) -> anyhow::Result<HttpServer> {
-    HttpServer::start(server, ANY_LOOPBACK_PORT)
-        .await
-        .with_context(|| format!("cannot start the demo server '{}'", server.name()))
+    HttpServer::start(server, ANY_LOOPBACK_PORT).await.with_context(|| format!("cannot start the demo server '{}'", server.name()))
 }
 
 async fn end(time: HttpServer, text: HttpServer) {

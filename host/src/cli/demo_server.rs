@@ -19,10 +19,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use rmcp::{
-    ServerHandler, ServiceExt as _, model::Implementation, service::ServerInitializeError,
-    transport::io::stdio_pipes,
-};
+use rmcp::{ServerHandler, ServiceExt as _, model::Implementation, service::ServerInitializeError, transport::io::stdio_pipes};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 pub use http::HttpServer;
@@ -97,20 +94,10 @@ pub async fn run(args: DemoServerArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve_http(
-    server: DemoServer,
-    addr: SocketAddr,
-    detached: bool,
-    mut stop: StopSignal,
-) -> anyhow::Result<()> {
-    let running = HttpServer::start(server, addr)
-        .await
-        .with_context(|| format!("demo-server {}: cannot serve on {addr}", server.name()))?;
-    eprintln!(
-        "demo-server {}: listening on {}",
-        server.name(),
-        running.url()
-    );
+async fn serve_http(server: DemoServer, addr: SocketAddr, detached: bool, mut stop: StopSignal) -> anyhow::Result<()> {
+    let running =
+        HttpServer::start(server, addr).await.with_context(|| format!("demo-server {}: cannot serve on {addr}", server.name()))?;
+    eprintln!("demo-server {}: listening on {}", server.name(), running.url());
     tokio::select! {
         () = stop.received() => {}
         () = parent_ended(), if !detached => {}
@@ -123,16 +110,12 @@ async fn serve_stdio<S: ServerHandler>(server: S, mut stop: StopSignal) -> anyho
     let session = async {
         match server.serve(stdio_pipes()).await {
             Ok(running) => {
-                running
-                    .waiting()
-                    .await
-                    .context("the server's task failed")?;
+                running.waiting().await.context("the server's task failed")?;
                 Ok(())
             }
             // Standard input closed before a handshake: nobody wants anything, which is not an error.
             Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
-            Err(error) => Err(anyhow::Error::new(error)
-                .context("demo-server: no MCP handshake on standard input")),
+            Err(error) => Err(anyhow::Error::new(error).context("demo-server: no MCP handshake on standard input")),
         }
     };
     tokio::select! {
@@ -150,10 +133,7 @@ struct StopSignal {
 
 impl StopSignal {
     fn install() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     async fn received(&mut self) {
@@ -178,12 +158,8 @@ async fn parent_ended() {
 
 /// The identity a demo server gives in its handshake.
 fn identity(server: DemoServer) -> Implementation {
-    Implementation::new(
-        format!("lockgate-demo-{}", server.name()),
-        env!("CARGO_PKG_VERSION"),
-    )
+    Implementation::new(format!("lockgate-demo-{}", server.name()), env!("CARGO_PKG_VERSION"))
 }
 
 /// The address a demo server listens on unless it is told another: loopback, a free port.
-pub const ANY_LOOPBACK_PORT: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub const ANY_LOOPBACK_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 pub use prepare::{Flags, Prepared, prepare};
 
-use crate::config::Problems;
+use crate::config::{LogFormat, Problems};
 
 /// Bad usage or configuration.
 const EXIT_USAGE: u8 = 2;
@@ -35,7 +35,7 @@ Examples:
   lockgate schema > lockgate.schema.json         for completion and checks in an editor
 
 Environment:
-  LOCKGATE_LOG   log level or directives, in place of log.level: debug, or info,lockgate::backend=debug
+  LOCKGATE_LOG   in place of log.level: debug, or info,lockgate::backend=debug
 
 Exit codes: 0 it worked, 1 it failed while running, 2 the command line or the configuration is wrong";
 
@@ -68,7 +68,8 @@ The smallest configuration file:
     time: { command: [uvx, mcp-server-time] }
     docs: { url: https://docs.example.com/mcp }
 
-Clients then connect to http://127.0.0.1:8808/mcp. Health and metrics: http://127.0.0.1:8809/readyz, /metrics.
+Clients then connect to http://127.0.0.1:8808/mcp; health and metrics are at
+http://127.0.0.1:8809/readyz and /metrics.
 On SIGTERM and SIGINT it stops accepting, lets calls finish for shutdown.grace, and exits with 0.";
 
 const CHECK_HELP: &str = "\
@@ -98,11 +99,19 @@ fn with_config(flags: &Flags, then: impl FnOnce(Prepared) -> anyhow::Result<Exit
     match prepare(flags) {
         Ok(prepared) => {
             for warning in prepared.warnings.iter() {
-                eprintln!("warning: {warning}");
+                eprintln!("{}", warning_line(&warning.to_string(), prepared.config.log.format));
             }
             finish(then(prepared))
         }
         Err(problems) => refuse(&problems),
+    }
+}
+
+/// Standard error belongs to the log, which may be promised to be JSON.
+fn warning_line(warning: &str, format: LogFormat) -> String {
+    match format {
+        LogFormat::Text => format!("warning: {warning}"),
+        LogFormat::Json => serde_json::json!({ "level": "WARN", "target": "lockgate::config", "message": warning }).to_string(),
     }
 }
 

@@ -171,6 +171,10 @@ fn raise_open_files(connections: usize) {
     let shown = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), |n| n.to_string());
     tracing::info!(was = shown(current), now = shown(raised), "limit on open files");
     if raised.is_some_and(|files| files < connections as u64) {
-        tracing::warn!(files = shown(raised), connections, "fewer files may be open than `limits.connections` allows connections: raise the hard limit (`ulimit -Hn`), or lower the setting");
+        tracing::warn!(
+            files = shown(raised),
+            connections,
+            "fewer files may be open than `limits.connections` allows connections: raise the hard limit (`ulimit -Hn`), or lower the setting"
+        );
     }
 }

@@ -33,8 +33,7 @@ pub struct File {
     #[schemars(extend("default" = "127.0.0.1:8809"))]
     pub admin: Option<AdminAddress>,
     /// The MCP servers behind this gateway, by name; at least one, here or in the file given with `--mcp-servers`. The order here is the order of merged lists. A name is one
-    /// to 64 letters, digits, `-` and `_`, starts with a letter or digit, does not end with `_` and does not contain `__`, which
-    /// separates backend and name in merged lists.
+    /// to 64 letters, digits, `-` and `_`, and starts with a letter or digit.
     pub backends: Option<Entries<BackendFile>>,
     /// The endpoints that clients see, by path. Absent: one at `/mcp` with every backend.
     pub virtual_hosts: Option<Entries<Option<VirtualHostFile>>>,
@@ -68,7 +67,8 @@ pub struct BackendFile {
     /// Program and arguments of a child process, one child per session: `[npx, -y, some-server]`. No shell is involved. A program
     /// without `/` is looked for on PATH; one with `/` is relative to this file.
     pub command: Option<Vec<Word>>,
-    /// Environment variables of the child, on top of the gateway's own. Only with `command`.
+    /// Environment variables of the child, on top of a minimum of the gateway's own (`PATH`, `HOME`, the locale and the like). Only with
+    /// `command`.
     pub env: Option<Entries<Secret>>,
     /// Working directory of the child, relative to this file. Only with `command`. Absent: that of the gateway.
     pub cwd: Option<String>,
@@ -81,11 +81,12 @@ pub struct BackendFile {
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "Timeouts")]
 pub struct TimeoutsFile {
-    /// In place of `limits.initialize_timeout`.
+    /// How long connecting to this backend may take, in place of `limits.initialize_timeout`. Where it is longer than that, sessions start
+    /// without the backend and get it later. A child has a minute in any case, because it may have to install itself. 10ms to 60s.
     pub initialize: Option<Time>,
-    /// In place of `limits.list_timeout`.
+    /// How long a list of this backend may take, in place of `limits.list_timeout` and not more than that. 10ms to 60s.
     pub list: Option<Time>,
-    /// In place of `limits.call_timeout`.
+    /// How long a call to this backend may take, in place of `limits.call_timeout`. 10ms to 24h.
     pub call: Option<Time>,
 }
 
@@ -196,11 +197,11 @@ pub struct SessionFile {
     pub max_lifetime: Option<MaybeTime>,
     /// Sessions of one principal. At the bound its longest idle session makes room; if none is idle, `initialize` is refused with
     /// 429. 1 to 1000000, at most `max_total`.
-    #[schemars(extend("default" = 10000))]
+    #[schemars(range(min = 1, max = 1000000), extend("default" = 10000))]
     pub max_per_principal: Option<u64>,
     /// Sessions of the whole process. At the bound `initialize` is refused with 503, unless the principal has an idle session to
     /// give up. 1 to 1000000.
-    #[schemars(extend("default" = 50000))]
+    #[schemars(range(min = 1, max = 1000000), extend("default" = 50000))]
     pub max_total: Option<u64>,
 }
 
@@ -215,8 +216,8 @@ pub struct LimitsFile {
     /// How long a merged list waits for backends; it leaves out those that have not answered by then. 10ms to 60s.
     #[schemars(extend("default" = "5s"))]
     pub list_timeout: Option<Time>,
-    /// How long a call waits for its answer; progress notifications start the wait anew. The client gets an error then, and the
-    /// backend a cancellation. 10ms to 24h.
+    /// How long a backend may take to answer a call. What the client takes to read, or to answer a question of the backend, does not
+    /// count. The client gets an error then, and the backend a cancellation. 10ms to 24h.
     #[schemars(extend("default" = "10m"))]
     pub call_timeout: Option<Time>,
     /// The largest body of a client's request; a larger one is answered 413. 1KiB to 1GiB.
@@ -229,20 +230,20 @@ pub struct LimitsFile {
     #[schemars(extend("default" = "64KiB"))]
     pub header_bytes: Option<Size>,
     /// Requests of one session at the same time; one more is answered 429. 1 to 65536.
-    #[schemars(extend("default" = 256))]
+    #[schemars(range(min = 1, max = 65536), extend("default" = 256))]
     pub in_flight: Option<u64>,
     /// Open connections of clients; one more waits to be accepted. 1 to 1000000. The process needs as many file descriptors.
-    #[schemars(extend("default" = 10000))]
+    #[schemars(range(min = 1, max = 1000000), extend("default" = 10000))]
     pub connections: Option<u64>,
     /// Events that a stream keeps for a client that reconnects with `Last-Event-ID`. 0 to 65536; 0 turns resumption off.
-    #[schemars(extend("default" = 256))]
+    #[schemars(range(min = 0, max = 65536), extend("default" = 256))]
     pub replay_events: Option<u64>,
     /// Bytes that a stream keeps for the same purpose; the older events make room. 0 to 256MiB; 0 turns resumption off.
     #[schemars(extend("default" = "1MiB"))]
     pub replay_bytes: Option<Size>,
     /// Requests from backends (sampling, elicitation, roots) that may wait for one session's client; one more is answered with an
     /// error. 1 to 4096.
-    #[schemars(extend("default" = 64))]
+    #[schemars(range(min = 1, max = 4096), extend("default" = 64))]
     pub server_requests: Option<u64>,
 }
 
@@ -338,7 +339,9 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, String> {
             format!("`{text}` has no address; write 127.0.0.1:{port} for this machine only, or 0.0.0.0:{port} for all interfaces")
         }
         Some(_) if text.parse::<std::net::Ipv6Addr>().is_err() => {
-            format!("`{text}` is not an address and port; names are not resolved here, write an IP address such as 127.0.0.1:8808 or [::1]:8808")
+            format!(
+                "`{text}` is not an address and port; names are not resolved here, write an IP address such as 127.0.0.1:8808 or [::1]:8808"
+            )
         }
         _ => format!("`{text}` is not an address and port; write one such as 127.0.0.1:8808 or [::1]:8808"),
     })

@@ -46,12 +46,7 @@ pub fn root(doc: &Doc) -> &'static str {
 }
 
 /// The enabled servers as backends, in the order of the file.
-pub fn drafts<'a>(
-    source: &'a Source<'a>,
-    file: McpServersFile,
-    problems: &mut Problems,
-    warnings: &mut Problems,
-) -> Vec<Draft<'a>> {
+pub fn drafts<'a>(source: &'a Source<'a>, file: McpServersFile, problems: &mut Problems, warnings: &mut Problems) -> Vec<Draft<'a>> {
     let root = root(source.doc);
     let root_step: Step<'a> = root.into();
     let entries = if root == "servers" { file.servers } else { file.mcp_servers };
@@ -96,23 +91,22 @@ fn key_in<'a>(doc: &'a Doc, root: &str, key: &str) -> Option<&'a str> {
     }
 }
 
-/// A name of our alphabet: what does not fit becomes `-`, runs of it one, `__` becomes `_`. Depends on the name alone.
+/// A name of our alphabet: each run of what does not fit becomes one `-`. Depends on the name alone.
 fn sanitise(name: &str) -> String {
+    if super::resolve::name_fault(name).is_none() {
+        return name.to_owned();
+    }
     let mut out = String::new();
     for c in name.chars() {
         match c {
-            c if c.is_ascii_alphanumeric() => out.push(c),
-            '_' if !out.ends_with('_') => out.push('_'),
-            '-' => out.push('-'),
-            '_' => {}
+            c if c.is_ascii_alphanumeric() || c == '_' => out.push(c),
             _ if out.ends_with('-') => {}
             _ => out.push('-'),
         }
     }
-    let out = out.trim_start_matches(['-', '_']);
-    let cut = &out[..out.len().min(64)];
-    let cut = cut.trim_end_matches(['-', '_']);
-    if cut.is_empty() { "server".to_owned() } else if name == out && out.len() <= 64 && !out.ends_with('_') { out.to_owned() } else { cut.to_owned() }
+    let trimmed = out.trim_matches(['-', '_']);
+    let cut = trimmed.get(..64).unwrap_or(trimmed).trim_end_matches('-');
+    if cut.is_empty() { "server".to_owned() } else { cut.to_owned() }
 }
 
 // === impl McpServer ===
@@ -162,10 +156,10 @@ mod tests {
             ("my-server_2", "my-server_2"),
             ("My Server (local)", "My-Server-local"),
             ("@scope/pkg", "scope-pkg"),
-            ("a__b", "a_b"),
-            ("a_", "a"),
-            ("_a", "a"),
+            ("a__b", "a__b"),
             ("a-", "a-"),
+            ("_a", "a"),
+            ("a - b", "a-b"),
             ("café", "caf"),
             ("日本", "server"),
             ("", "server"),

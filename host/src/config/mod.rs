@@ -29,8 +29,8 @@ pub use auth::{ANONYMOUS, Auth, Token};
 pub use file::{AdminAddress, parse_address};
 pub use hosts::HttpConfig;
 pub use model::{
-    Alias, AliasKind, Backend, Config, Limits, LogConfig, LogFormat, PolicyRef, PolicySource, SHIPPED_POLICIES,
-    SessionConfig, ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
+    Alias, AliasKind, Backend, Config, Limits, LogConfig, LogFormat, PolicyRef, PolicySource, SHIPPED_POLICIES, SessionConfig,
+    ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
 };
 pub use problem::{Place, Problem, Problems};
 pub use resolve::Overrides;
@@ -108,13 +108,7 @@ struct Input {
     base: PathBuf,
 }
 
-fn check(
-    main: Option<Input>,
-    mcp: Option<Input>,
-    overrides: &Overrides,
-    env: Lookup<'_>,
-    files: Vec<PathBuf>,
-) -> Result<Loaded, Problems> {
+fn check(main: Option<Input>, mcp: Option<Input>, overrides: &Overrides, env: Lookup<'_>, files: Vec<PathBuf>) -> Result<Loaded, Problems> {
     let mut problems = Problems::default();
     let mut warnings = Problems::default();
 
@@ -128,12 +122,9 @@ fn check(
     for doc in main_doc.iter_mut().chain(mcp_doc.iter_mut()) {
         expand(doc, env, &mut problems);
     }
-    let mut file: file::File = main_doc
-        .as_mut()
-        .and_then(|doc| decode(doc, Unknown::Refuse, &mut problems, &mut warnings))
-        .unwrap_or_default();
-    let servers: Option<McpServersFile> =
-        mcp_doc.as_mut().and_then(|doc| decode(doc, Unknown::Tolerate, &mut problems, &mut warnings));
+    let mut file: file::File =
+        main_doc.as_mut().and_then(|doc| decode(doc, Unknown::Refuse, &mut problems, &mut warnings)).unwrap_or_default();
+    let servers: Option<McpServersFile> = mcp_doc.as_mut().and_then(|doc| decode(doc, Unknown::Tolerate, &mut problems, &mut warnings));
 
     let nothing = Doc::new("(defaults)".into(), Node { id: 0, at: Mark::default(), kind: Kind::Map(Vec::new()) });
     let base = |input: &Option<Input>| input.as_ref().map(|i| i.base.clone()).unwrap_or_default();
@@ -141,8 +132,18 @@ fn check(
     let mcp = Source { doc: mcp_doc.as_ref().unwrap_or(&nothing), base: base(&mcp) };
 
     let mut drafts = main_drafts(&main, &mut file);
+    let before = problems.len();
     if let Some(servers) = servers {
         drafts.extend(mcp_servers::drafts(&mcp, servers, &mut problems, &mut warnings));
+    }
+    // That there is none is news only where none was refused.
+    let refused = problems.len() > before || main.doc.incomplete(&["backends".into()]) || mcp.doc.incomplete(&[]);
+    if drafts.is_empty() && !refused && !main.doc.is_pruned(main.doc.root.id) {
+        let place = match main_doc {
+            Some(_) => main.doc.key_place(&["backends".into()]),
+            None => mcp.doc.place(&[]),
+        };
+        problems.push(Problem::new(place, "no backend to serve; name at least one MCP server, with a `url` or a `command`"));
     }
     let mut cx = Cx { env, problems: &mut problems, warnings: &mut warnings };
     let config = resolve::resolve(&main, &file, drafts, overrides, &mut cx);
@@ -154,7 +155,29 @@ fn check(
 
 /// The JSON Schema (draft 2020-12) of the configuration file.
 pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(file::File).to_value()
+    let mut schema = schemars::schema_for!(file::File).to_value();
+    tidy(&mut schema);
+    schema
+}
+
+/// Descriptions come from doc comments: their line breaks are those of the source. A default of null says nothing.
+fn tidy(schema: &mut serde_json::Value) {
+    match schema {
+        serde_json::Value::Object(members) => {
+            members.retain(|key, value| !(key == "default" && value.is_null()));
+            for (key, value) in members {
+                match value {
+                    serde_json::Value::String(text) if key == "description" => {
+                        let paragraphs = text.split("\n\n").map(|p| p.replace('\n', " "));
+                        *text = paragraphs.collect::<Vec<_>>().join("\n\n");
+                    }
+                    value => tidy(value),
+                }
+            }
+        }
+        serde_json::Value::Array(items) => items.iter_mut().for_each(tidy),
+        _ => {}
+    }
 }
 
 fn main_drafts<'a>(main: &'a Source<'a>, file: &mut file::File) -> Vec<Draft<'a>> {

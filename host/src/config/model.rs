@@ -41,7 +41,7 @@ pub struct Config {
 /// One upstream MCP server.
 #[derive(Debug)]
 pub struct Backend {
-    /// `[A-Za-z0-9][A-Za-z0-9_-]{0,63}`, without `__` and not ending in `_`.
+    /// `[A-Za-z0-9][A-Za-z0-9_-]{0,63}`.
     pub name: Arc<str>,
     pub target: Target,
     pub timeouts: Timeouts,
@@ -61,7 +61,7 @@ pub enum Target {
         /// Absolute path of an executable file.
         program: PathBuf,
         args: Vec<String>,
-        /// On top of the gateway's own environment.
+        /// On top of the minimum that a child gets of the gateway's own environment.
         env: Vec<(String, Secret)>,
         /// An existing directory; `None`: that of the gateway.
         cwd: Option<PathBuf>,
@@ -203,12 +203,7 @@ impl Config {
 
 impl Default for SessionConfig {
     fn default() -> Self {
-        SessionConfig {
-            idle_timeout: Duration::from_secs(30 * 60),
-            max_lifetime: None,
-            max_per_principal: 10_000,
-            max_total: 50_000,
-        }
+        SessionConfig { idle_timeout: Duration::from_secs(30 * 60), max_lifetime: None, max_per_principal: 10_000, max_total: 50_000 }
     }
 }
 

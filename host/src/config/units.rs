@@ -10,17 +10,9 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 
-const DURATIONS: &[(&str, f64)] =
-    &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0), ("d", 86_400.0)];
-const SIZES: &[(&str, f64)] = &[
-    ("B", 1.0),
-    ("KB", 1e3),
-    ("MB", 1e6),
-    ("GB", 1e9),
-    ("KiB", 1024.0),
-    ("MiB", 1_048_576.0),
-    ("GiB", 1_073_741_824.0),
-];
+const DURATIONS: &[(&str, f64)] = &[("ms", 0.001), ("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0), ("d", 86_400.0)];
+const SIZES: &[(&str, f64)] =
+    &[("B", 1.0), ("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0)];
 
 /// A duration of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +77,7 @@ pub fn show_size(bytes: u64) -> String {
             return format!("{}{unit}", bytes / size);
         }
     }
-    format!("{bytes}B")
+    if bytes == 0 { "0".to_owned() } else { format!("{bytes}B") }
 }
 
 // === impl Deserialize ===
@@ -195,10 +187,7 @@ mod tests {
 
     #[test]
     fn a_bare_number_is_refused_with_advice() {
-        assert_eq!(
-            parse_duration("30").unwrap_err(),
-            "`30` has no unit; write a duration such as 5s, 250ms, 30m, 12h or 7d"
-        );
+        assert_eq!(parse_duration("30").unwrap_err(), "`30` has no unit; write a duration such as 5s, 250ms, 30m, 12h or 7d");
         assert!(parse_size("1024").unwrap_err().contains("has no unit"));
         assert!(parse_size("1 parsec").unwrap_err().contains("use one of B, KB"));
         assert!(parse_duration("soon").unwrap_err().contains("is not a duration"));

@@ -2,6 +2,7 @@
 //!
 //! The specification asks clients to list both. Many list one, or `*/*`, or nothing; whoever can read an answer gets it.
 
+use super::refused::Refused;
 use crate::protocol::headers;
 use http::{HeaderMap, header};
 
@@ -25,8 +26,9 @@ impl Accepts {
         Accepts { json: takes(headers::JSON), events: takes(headers::EVENT_STREAM) }
     }
 
-    pub fn anything(self) -> bool {
-        self.json || self.events
+    /// Refuses a client that could read no form of an answer. Messages that have none are not asked.
+    pub fn check_answer(self) -> Result<(), Refused> {
+        if self.json || self.events { Ok(()) } else { Err(Refused::NotAcceptable { wanted: "application/json or text/event-stream" }) }
     }
 }
 

@@ -34,6 +34,9 @@ pub async fn post(front: &Front, verified: &Verified<'_>, accepts: Accepts, mess
     }
     let messages = read(messages)?;
     let questions = messages.iter().any(|m| matches!(m, Incoming::Request(_)));
+    if questions {
+        accepts.check_answer()?;
+    }
     // All of it is run even if the client hangs up now.
     let taken = front.tasks.spawn(take(front.clone(), session.clone(), messages)).await;
     let (answers, readers) = taken.map_err(|error| {
@@ -76,7 +79,13 @@ fn read(messages: Vec<Bytes>) -> Result<Vec<Incoming>, Refused> {
     messages.into_iter().enumerate().map(one).collect()
 }
 
-async fn answer(front: &Front, session: &Arc<Session>, accepts: Accepts, mut answers: Vec<Wire>, mut readers: Vec<Reader>) -> Response {
+pub(super) async fn answer(
+    front: &Front,
+    session: &Arc<Session>,
+    accepts: Accepts,
+    mut answers: Vec<Wire>,
+    mut readers: Vec<Reader>,
+) -> Response {
     if accepts.events && !(accepts.json && answers_only(&mut readers).await) {
         return sse::batch(&front.gateway, &answers, readers);
     }

@@ -235,7 +235,10 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(1)).await;
             Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x")))
         });
-        assert!(matches!(read(StreamBody::new(trickle), &none, 1 << 20, Pace { silence: long, whole: short }).await, Err(Refused::BodySlow(_))));
+        assert!(matches!(
+            read(StreamBody::new(trickle), &none, 1 << 20, Pace { silence: long, whole: short }).await,
+            Err(Refused::BodySlow(_))
+        ));
     }
 
     #[tokio::test]

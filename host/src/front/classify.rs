@@ -48,7 +48,8 @@ fn carries_revision(request: &Request) -> bool {
 }
 
 fn is_modern(revision: &[u8]) -> bool {
-    let date = revision.len() == MODERN.len() && revision.iter().enumerate().all(|(i, b)| if matches!(i, 4 | 7) { *b == b'-' } else { b.is_ascii_digit() });
+    let date = revision.len() == MODERN.len()
+        && revision.iter().enumerate().all(|(i, b)| if matches!(i, 4 | 7) { *b == b'-' } else { b.is_ascii_digit() });
     date && revision >= MODERN
 }
 
@@ -76,15 +77,22 @@ mod tests {
             let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"{version}"}}}}"#);
             assert_eq!(class(Some("2026-07-28"), false, text.leak()), Class::Initialize);
         }
-        assert_eq!(class(None, true, r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":5}}"#), Class::Initialize);
+        assert_eq!(
+            class(None, true, r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":5}}"#),
+            Class::Initialize
+        );
         assert_eq!(class(None, false, r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#), Class::Initialize);
     }
 
     #[test]
     fn initialize_in_the_form_of_the_later_era_is_no_handshake() {
-        let text = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
+        let text =
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
         assert_eq!(class(None, false, text), Class::ModernInitialize);
-        assert_eq!(class(Some("2026-07-28"), false, r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#), Class::ModernInitialize);
+        assert_eq!(
+            class(Some("2026-07-28"), false, r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#),
+            Class::ModernInitialize
+        );
     }
 
     #[test]

@@ -68,7 +68,9 @@ impl Listener {
         };
         bound.await.map_err(|source: io::Error| {
             let advice = match source.kind() {
-                io::ErrorKind::AddrInUse => format!("another process has it, perhaps another gateway: stop that one, or set `{setting}` to another address"),
+                io::ErrorKind::AddrInUse => {
+                    format!("another process has it, perhaps another gateway: stop that one, or set `{setting}` to another address")
+                }
                 io::ErrorKind::AddrNotAvailable => format!("this machine has no such address: set `{setting}` to one that it has"),
                 io::ErrorKind::PermissionDenied => format!("ports below 1024 need a privilege: set `{setting}` to a higher one"),
                 _ => format!("set `{setting}` to another address"),
@@ -134,7 +136,11 @@ impl<H: Handler> Server<H> {
                         self.spawn(stream, peer, permit);
                     }
                     // It was gone before it was accepted.
-                    Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted) => {}
+                    Err(e)
+                        if matches!(
+                            e.kind(),
+                            io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
+                        ) => {}
                     Err(error) => {
                         if pause == FIRST_PAUSE {
                             tracing::error!(%error, "connections cannot be accepted; trying again");
@@ -161,7 +167,10 @@ impl<H: Handler> Server<H> {
             return Some(permit);
         }
         if !self.full.swap(true, Ordering::Relaxed) {
-            tracing::warn!(limit = self.limits.connections, "the limit on connections is reached; more wait until others end (`limits.connections`)");
+            tracing::warn!(
+                limit = self.limits.connections,
+                "the limit on connections is reached; more wait until others end (`limits.connections`)"
+            );
         }
         // The semaphore is never closed.
         self.permits.clone().acquire_owned().await.ok()
@@ -186,6 +195,9 @@ mod tests {
         let first = Listener::bind("127.0.0.1:0".parse().unwrap(), "listen").await.unwrap();
         assert_ne!(first.address().port(), 0);
         let error = Listener::bind(first.address(), "listen").await.unwrap_err().to_string();
-        assert!(error.contains(&first.address().to_string()) && error.contains("another process has it") && error.contains("`listen`"), "{error}");
+        assert!(
+            error.contains(&first.address().to_string()) && error.contains("another process has it") && error.contains("`listen`"),
+            "{error}"
+        );
     }
 }

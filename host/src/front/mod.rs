@@ -26,7 +26,7 @@ mod respond;
 mod sse;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use body::Body;
 pub use connection::Handler;

@@ -14,8 +14,9 @@ const EXPOSED: HeaderValue = HeaderValue::from_static("Mcp-Session-Id, MCP-Proto
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE, OPTIONS");
 /// For a preflight that names no headers.
-const HEADERS: HeaderValue =
-    HeaderValue::from_static("Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name");
+const HEADERS: HeaderValue = HeaderValue::from_static(
+    "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name",
+);
 
 /// The origin of the page that sent a request, which is allowed to read the answer; none where the request comes from no page.
 pub struct Page(Option<HeaderValue>);
@@ -100,7 +101,10 @@ mod tests {
         for origin in ["http://evil.example", "null", "http://localhost.evil.example"] {
             assert!(matches!(check(&http, &head(&[mine, ("origin", origin)])), Err(Refused::Origin)), "{origin}");
         }
-        assert!(matches!(check(&http, &head(&[mine, ("origin", "http://localhost"), ("origin", "http://evil.example")])), Err(Refused::Origin)));
+        assert!(matches!(
+            check(&http, &head(&[mine, ("origin", "http://localhost"), ("origin", "http://evil.example")])),
+            Err(Refused::Origin)
+        ));
     }
 
     #[test]

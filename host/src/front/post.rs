@@ -21,9 +21,6 @@ impl Front {
         B: http_body::Body<Data = Bytes> + Send,
     {
         let accepts = Accepts::read(verified.headers);
-        if !accepts.anything() {
-            return Err(Refused::NotAcceptable { wanted: "application/json or text/event-stream" });
-        }
         check_content(verified.headers)?;
         let mut raw = body::read(body, verified.headers, self.body_limit, body::PACE).await?;
         if raw.starts_with(BYTE_ORDER_MARK) {
@@ -49,6 +46,7 @@ impl Front {
 
     async fn request(&self, verified: &Verified<'_>, accepts: Accepts, request: Request) -> Result<Response, Refused> {
         tracing::Span::current().record("rpc", &*request.method);
+        accepts.check_answer()?;
         let named = !matches!(verified.named, Named::Absent);
         match classify::request(verified.headers, named, &request) {
             Class::Initialize => self.initialize(verified, accepts, request).await,
@@ -57,7 +55,10 @@ impl Front {
             Class::InSession => {
                 let session = verified.session(Some(&request.id))?;
                 let id = request.id.clone();
-                let answer = self.gateway.request(&session, request).map_err(|refusal| Refused::Gateway { refusal, id: Some(id) })?;
+                let answer = self
+                    .gateway
+                    .request(&session, request)
+                    .map_err(|refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(id) })?;
                 Ok(reply::to_response(self, &session, accepts, answer).await)
             }
         }
@@ -72,7 +73,7 @@ impl Front {
         let id = request.id.clone();
         // Not detached: when the client has gone, nobody can ever use the session.
         let opened = self.gateway.initialize(&verified.host, verified.principal.clone(), request).await;
-        let opened = opened.map_err(|refusal| Refused::Gateway { refusal, id: Some(id.clone()) })?;
+        let opened = opened.map_err(|refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(id.clone()) })?;
         tracing::Span::current().record("session", &**opened.session.tag());
         let mut response = reply::whole(accepts, opened.answer);
         // Ids are visible ASCII.
@@ -109,7 +110,12 @@ mod tests {
     fn only_plain_json_is_taken() {
         assert!(check(&[("content-type", "application/json")]).is_ok());
         assert!(check(&[("content-type", "Application/JSON; charset=utf-8"), ("content-encoding", "identity")]).is_ok());
-        for bad in [&[][..], &[("content-type", "text/plain")], &[("content-type", "application/jsonx")], &[("content-type", "application/json"), ("content-type", "text/plain")]] {
+        for bad in [
+            &[][..],
+            &[("content-type", "text/plain")],
+            &[("content-type", "application/jsonx")],
+            &[("content-type", "application/json"), ("content-type", "text/plain")],
+        ] {
             assert!(matches!(check(bad), Err(Refused::ContentType)), "{bad:?}");
         }
         assert!(matches!(check(&[("content-type", "application/json"), ("content-encoding", "gzip")]), Err(Refused::ContentEncoding)));

@@ -22,19 +22,28 @@ pub enum Refused {
     NoToken,
     BadToken,
     /// The client can read no form of the answer; `wanted` are the forms there are.
-    NotAcceptable { wanted: &'static str },
+    NotAcceptable {
+        wanted: &'static str,
+    },
     ContentType,
     ContentEncoding,
-    BodyTooLarge { limit: usize },
+    BodyTooLarge {
+        limit: usize,
+    },
     BodySlow(Pace),
     BodyCut,
     Parse(ParseError),
     /// An array, where the session's revision has none.
     Batch,
     BatchEmpty,
-    BatchTooLong { limit: usize },
+    BatchTooLong {
+        limit: usize,
+    },
     /// Element `at` of a batch is no message.
-    BatchElement { at: usize, error: ParseError },
+    BatchElement {
+        at: usize,
+        error: ParseError,
+    },
     BatchInitialize,
     /// No `Mcp-Session-Id`.
     NoSession(Option<RequestId>),
@@ -50,7 +59,10 @@ pub enum Refused {
     /// `Last-Event-ID` is not one of ours, or what it names is not kept any more.
     EventId,
     /// The gateway did not take the request.
-    Gateway { refusal: Refusal, id: Option<RequestId> },
+    Gateway {
+        refusal: Box<Refusal>,
+        id: Option<RequestId>,
+    },
     /// A task of the gateway ended before its time.
     Broken(Option<RequestId>),
 }

@@ -157,7 +157,10 @@ impl From<Refused> for Told {
             Refused::EventId => {
                 Told::new(S::BAD_REQUEST, codes::INVALID_REQUEST, "Last-Event-ID names no event that is still kept in this session: open a new stream without it, and repeat what was not answered")
             }
-            Refused::Gateway { refusal: Refusal { status, error, retry_after }, id } => Told { status, error, id, retry_after, bad_token: false },
+            Refused::Gateway { refusal, id } => {
+                let Refusal { status, error, retry_after } = *refusal;
+                Told { status, error, id, retry_after, bad_token: false }
+            }
             Refused::Broken(id) => Told::new(S::INTERNAL_SERVER_ERROR, codes::INTERNAL_ERROR, "the gateway failed to see this request through; its log says more").to(id),
         }
     }
@@ -195,8 +198,12 @@ mod tests {
     fn a_wait_is_told_in_whole_seconds_and_never_as_none() {
         assert_eq!(whole_seconds(Duration::ZERO), 1);
         assert_eq!(whole_seconds(Duration::from_millis(1200)), 2);
-        let refusal = Refusal { status: StatusCode::TOO_MANY_REQUESTS, error: RpcError::new(codes::OVERLOADED, "full"), retry_after: Some(Duration::from_millis(100)) };
-        assert_eq!(refused(Refused::Gateway { refusal, id: None }).headers()["retry-after"], "1");
+        let refusal = Refusal {
+            status: StatusCode::TOO_MANY_REQUESTS,
+            error: RpcError::new(codes::OVERLOADED, "full"),
+            retry_after: Some(Duration::from_millis(100)),
+        };
+        assert_eq!(refused(Refused::Gateway { refusal: Box::new(refusal), id: None }).headers()["retry-after"], "1");
     }
 
     #[test]

@@ -26,11 +26,16 @@ impl Gateway {
             _ => true,
         };
         if !able {
-            return Err(RpcError::new(codes::METHOD_NOT_FOUND, format!("the client did not declare the capability that `{}` needs", request.method)));
+            return Err(RpcError::new(
+                codes::METHOD_NOT_FOUND,
+                format!("the client did not declare the capability that `{}` needs", request.method),
+            ));
         }
         let token = request.progress_token().map_err(RpcError::invalid_params)?;
         let question = Question { backend, id: request.id.clone(), progress_token: token.as_ref().map(|t| t.value.clone()), stream };
-        let number = session.asked.ask(question).ok_or_else(|| RpcError::new(codes::OVERLOADED, "too many requests to this client wait for an answer (limits.server_requests)"))?;
+        let number = session.asked.ask(question).ok_or_else(|| {
+            RpcError::new(codes::OVERLOADED, "too many requests to this client wait for an answer (limits.server_requests)")
+        })?;
         let id = RequestId::number(number);
         let mut edits = Edits::new();
         if let Some(token) = token {
@@ -102,7 +107,9 @@ impl Gateway {
                     }
                 }
             }
-            other => tracing::debug!(session = %session.tag(), method = %super::shorten(other), "a notification that leads nowhere was dropped"),
+            other => {
+                tracing::debug!(session = %session.tag(), method = %super::shorten(other), "a notification that leads nowhere was dropped")
+            }
         }
     }
 

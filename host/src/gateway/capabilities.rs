@@ -29,7 +29,10 @@ pub(super) fn merged(hellos: &[Option<Arc<ServerHello>>]) -> Value {
     }
     if any("resources") || incomplete {
         let subscribe = incomplete || hellos.iter().flatten().any(|h| has_flag(&h.capabilities, "resources", "subscribe"));
-        out.insert("resources".into(), if subscribe { json!({ "listChanged": true, "subscribe": true }) } else { json!({ "listChanged": true }) });
+        out.insert(
+            "resources".into(),
+            if subscribe { json!({ "listChanged": true, "subscribe": true }) } else { json!({ "listChanged": true }) },
+        );
     }
     for plain in ["logging", "completions"] {
         if any(plain) {

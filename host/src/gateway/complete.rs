@@ -16,13 +16,18 @@ impl Gateway {
 
     async fn complete_at(self: &Arc<Self>, job: &Job) -> Result<Outcome, RpcError> {
         let invalid = RpcError::invalid_params;
-        let sort = job.request.string_param(&["ref", "type"]).map_err(invalid)?.ok_or_else(|| invalid("`params.ref.type` is missing".into()))?;
+        let sort =
+            job.request.string_param(&["ref", "type"]).map_err(invalid)?.ok_or_else(|| invalid("`params.ref.type` is missing".into()))?;
         let member = match &*sort.value {
             "ref/prompt" => "name",
             "ref/resource" => "uri",
             _ => return Err(invalid("`params.ref.type` must be `ref/prompt` or `ref/resource`".into())),
         };
-        let name = job.request.string_param(&["ref", member]).map_err(invalid)?.ok_or_else(|| invalid(format!("`params.ref.{member}` is missing")))?;
+        let name = job
+            .request
+            .string_param(&["ref", member])
+            .map_err(invalid)?
+            .ok_or_else(|| invalid(format!("`params.ref.{member}` is missing")))?;
         let session = job.session();
         let target = match member {
             "name" => self.resolve(session, Kind::Prompt, &name.value).await?,

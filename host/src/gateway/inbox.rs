@@ -39,13 +39,17 @@ impl Gateway {
         }
         tracing::info!(session = %session.tag(), backend = %session.host.backends[backend].name, "backend connected");
         session.names.all_changed(backend);
-        if let (Some(level), true, Some(upstream)) = (session.level(), has(&hello.capabilities, "logging"), session.upstreams().get(backend)) {
+        if let (Some(level), true, Some(upstream)) =
+            (session.level(), has(&hello.capabilities, "logging"), session.upstreams().get(backend))
+        {
             let out = Outbound { request: level, edits: Edits::new(), progress_token_at: None };
             if let Ok(mut call) = upstream.call(out, session.host.backends[backend].timeouts.list).await {
                 call.next().await;
             }
         }
-        for (capability, notification) in [("tools", method::TOOLS_CHANGED), ("prompts", method::PROMPTS_CHANGED), ("resources", method::RESOURCES_CHANGED)] {
+        for (capability, notification) in
+            [("tools", method::TOOLS_CHANGED), ("prompts", method::PROMPTS_CHANGED), ("resources", method::RESOURCES_CHANGED)]
+        {
             if has(&hello.capabilities, capability) {
                 self.notify(session, STANDALONE, codes::notification(notification, None), true).await;
             }
@@ -53,7 +57,13 @@ impl Gateway {
     }
 
     /// A notification of a server, on its way to the client on `stream`.
-    pub(super) async fn server_notification(self: &Arc<Self>, session: &Arc<Session>, backend: usize, notification: Notification, stream: StreamId) {
+    pub(super) async fn server_notification(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        backend: usize,
+        notification: Notification,
+        stream: StreamId,
+    ) {
         let raw = || Wire::from(notification.raw.clone());
         match &*notification.method {
             method::TOOLS_CHANGED => session.names.changed(Kind::Tool, backend),

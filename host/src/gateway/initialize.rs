@@ -43,7 +43,8 @@ impl Gateway {
         let session = Session::new(key, tag.clone(), client.clone(), host.clone(), self.settings.session, (place, counted));
         let mut unfinished = Unfinished { gateway: self.clone(), session: Some(session.clone()) };
 
-        let hello = Arc::new(Hello { version: client.version, capabilities: client.capabilities, client_info: client.info, session_tag: tag });
+        let hello =
+            Arc::new(Hello { version: client.version, capabilities: client.capabilities, client_info: client.info, session_tag: tag });
         let mut inboxes = Vec::with_capacity(host.backends.len());
         let upstreams = host
             .backends
@@ -108,7 +109,9 @@ impl Gateway {
             Full::Principal { limit } => (
                 StatusCode::TOO_MANY_REQUESTS,
                 Admission::SessionsOfPrincipal,
-                format!("{limit} sessions are open and busy, which is the limit for one principal (session.max_per_principal); end one with DELETE"),
+                format!(
+                    "{limit} sessions are open and busy, which is the limit for one principal (session.max_per_principal); end one with DELETE"
+                ),
             ),
             Full::Total { limit } => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -124,7 +127,10 @@ impl Gateway {
 /// What the client says of itself (2025-11-25 lifecycle, "Initialization").
 fn client_of(request: &Request) -> Result<Client, RpcError> {
     let invalid = |why: String| RpcError::new(codes::INVALID_PARAMS, why);
-    let wanted = request.string_param(&["protocolVersion"]).map_err(invalid)?.ok_or_else(|| invalid("`params.protocolVersion` is missing".into()))?;
+    let wanted = request
+        .string_param(&["protocolVersion"])
+        .map_err(invalid)?
+        .ok_or_else(|| invalid("`params.protocolVersion` is missing".into()))?;
     let object = |name: &str, default: &'static str| -> Result<Bytes, RpcError> {
         match request.param(&[name]).map_err(invalid)? {
             None => Ok(Bytes::from_static(default.as_bytes())),
@@ -138,7 +144,12 @@ fn client_of(request: &Request) -> Result<Client, RpcError> {
     let declares = |name| declared.only(name).is_some_and(json::is_object);
     let declares = Declares { sampling: declares("sampling"), elicitation: declares("elicitation"), roots: declares("roots") };
     drop(declared);
-    Ok(Client { version: Version::negotiate(&wanted.value), info: object("clientInfo", r#"{"name":"unknown","version":"0"}"#)?, capabilities, declares })
+    Ok(Client {
+        version: Version::negotiate(&wanted.value),
+        info: object("clientInfo", r#"{"name":"unknown","version":"0"}"#)?,
+        capabilities,
+        declares,
+    })
 }
 
 fn answer(request: &Request, session: &Session, hellos: &[Option<Arc<ServerHello>>]) -> Wire {

@@ -59,16 +59,23 @@ impl Gateway {
         let control = match session.begin(&request) {
             Begin::Started(control) => control,
             Begin::Duplicate => {
-                let error = RpcError::new(codes::INVALID_REQUEST, "a request with this id is in flight already; ids are unique within a session");
+                let error =
+                    RpcError::new(codes::INVALID_REQUEST, "a request with this id is in flight already; ids are unique within a session");
                 return Ok(Reply::Now(error.to_message(Some(&request.id))));
             }
             Begin::Full { limit } => {
                 self.metrics.admission_total.inc(Admission::InFlight);
-                return Err(Refusal::overloaded(StatusCode::TOO_MANY_REQUESTS, format!("this session has {limit} requests in flight, which is its limit (limits.in_flight)")));
+                return Err(Refusal::overloaded(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    format!("this session has {limit} requests in flight, which is its limit (limits.in_flight)"),
+                ));
             }
         };
         if session.ended().is_cancelled() {
-            return Err(Refusal::new(StatusCode::NOT_FOUND, RpcError::new(codes::NO_SESSION, "the session has ended; send initialize for a new one")));
+            return Err(Refusal::new(
+                StatusCode::NOT_FOUND,
+                RpcError::new(codes::NO_SESSION, "the session has ended; send initialize for a new one"),
+            ));
         }
         self.metrics.admission_total.inc(Admission::Admitted);
         let reader = session.streams.open();

@@ -43,7 +43,8 @@ impl Gateway {
         let now = Instant::now();
         let (idle, lifetime) = (self.settings.idle_timeout, self.settings.max_lifetime);
         let over = self.registry.expired(|since, created| {
-            since.is_some_and(|s| now.saturating_duration_since(s) >= idle) || lifetime.is_some_and(|l| now.saturating_duration_since(created) >= l)
+            since.is_some_and(|s| now.saturating_duration_since(s) >= idle)
+                || lifetime.is_some_and(|l| now.saturating_duration_since(created) >= l)
         });
         futures_util::future::join_all(over.iter().map(|s| self.end_session(s, SessionEvent::Expired))).await;
         for session in self.registry.all() {

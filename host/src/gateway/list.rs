@@ -62,8 +62,13 @@ impl Gateway {
         let (positions, first) = match &cursor {
             None => (capable(session, kind).into_iter().map(|b| (b, None)).collect::<Vec<_>>(), true),
             Some(cursor) => match self.cursors.open(session.id().as_str(), kind, &cursor.value) {
-                Some(positions) => (positions.into_iter().filter(|p| p.backend < session.upstreams().len()).map(|p| (p.backend, Some(p.cursor))).collect(), false),
-                None => return RpcError::invalid_params("`params.cursor` is not a cursor that this session was given for this list").into(),
+                Some(positions) => (
+                    positions.into_iter().filter(|p| p.backend < session.upstreams().len()).map(|p| (p.backend, Some(p.cursor))).collect(),
+                    false,
+                ),
+                None => {
+                    return RpcError::invalid_params("`params.cursor` is not a cursor that this session was given for this list").into();
+                }
             },
         };
         let asked = positions.len();
@@ -124,14 +129,24 @@ impl Gateway {
         }
     }
 
-    async fn merge(self: &Arc<Self>, job: &Job, kind: Kind, first: bool, parts: Vec<Part>, missing: Vec<Missing>) -> Result<Wire, RpcError> {
+    async fn merge(
+        self: &Arc<Self>,
+        job: &Job,
+        kind: Kind,
+        first: bool,
+        parts: Vec<Part>,
+        missing: Vec<Missing>,
+    ) -> Result<Wire, RpcError> {
         let session = job.session();
         let several = session.host.backends.len() > 1;
         let mut listed: Vec<Listed> = parts.iter().map(|p| Listed::of(p.backend, first, &p.page)).collect();
         // Whether a URI is unique is known when every list has been read to its end.
         let urgent = several && matches!(kind, Kind::Resource | Kind::ResourceTemplate) && first;
         if urgent && listed.iter().any(|l| !l.complete) {
-            let rest = parts.iter().filter(|p| p.page.next_cursor.is_some()).map(|p| async { (p.backend, self.walk(session, kind, p.backend, p.page.next_cursor.clone()).await) });
+            let rest = parts
+                .iter()
+                .filter(|p| p.page.next_cursor.is_some())
+                .map(|p| async { (p.backend, self.walk(session, kind, p.backend, p.page.next_cursor.clone()).await) });
             for (backend, rest) in futures_util::future::join_all(rest).await {
                 if let (Ok(items), Some(list)) = (rest, listed.iter_mut().find(|l| l.backend == backend)) {
                     list.items.extend(items);
@@ -140,7 +155,8 @@ impl Gateway {
             }
         }
         let names = self.publish(session, kind, &listed).await?;
-        let positions: Vec<Position> = parts.iter().filter_map(|p| Some(Position { backend: p.backend, cursor: p.page.next_cursor.clone()? })).collect();
+        let positions: Vec<Position> =
+            parts.iter().filter_map(|p| Some(Position { backend: p.backend, cursor: p.page.next_cursor.clone()? })).collect();
         let next = (!positions.is_empty()).then(|| json::quote(&self.cursors.seal(session.id().as_str(), kind, &positions)));
 
         if let ([part], true, false) = (&parts[..], missing.is_empty(), several) {
@@ -159,7 +175,10 @@ impl Gateway {
             out.push(format!(",\"nextCursor\":{next}"));
         }
         if !missing.is_empty() {
-            let list: Vec<_> = missing.iter().map(|m| serde_json::json!({ "backend": &*session.host.backends[m.backend].name, "reason": m.reason })).collect();
+            let list: Vec<_> = missing
+                .iter()
+                .map(|m| serde_json::json!({ "backend": &*session.host.backends[m.backend].name, "reason": m.reason }))
+                .collect();
             out.push(format!(",\"_meta\":{}", serde_json::json!({ "lockgate/missing": list })));
         }
         out.push(Bytes::from_static(b"}}"));
@@ -167,7 +186,13 @@ impl Gateway {
     }
 
     /// The names of a backend's list from `cursor` on, or all of it.
-    pub(super) async fn walk(self: &Arc<Self>, session: &Arc<Session>, kind: Kind, backend: usize, cursor: Option<String>) -> Result<Vec<(Arc<str>, Option<String>)>, BackendError> {
+    pub(super) async fn walk(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        kind: Kind,
+        backend: usize,
+        cursor: Option<String>,
+    ) -> Result<Vec<(Arc<str>, Option<String>)>, BackendError> {
         let limit = session.host.backends[backend].timeouts.list.min(self.settings.list_timeout);
         let walk = async {
             let mut items = Vec::new();
@@ -188,14 +213,23 @@ impl Gateway {
     }
 
     /// A page that the gateway reads for itself. What else comes on its stream has no call to belong to.
-    async fn quiet_page(self: &Arc<Self>, session: &Arc<Session>, kind: Kind, backend: usize, request: Request, limit: Duration) -> Result<Page, BackendError> {
+    async fn quiet_page(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        kind: Kind,
+        backend: usize,
+        request: Request,
+        limit: Duration,
+    ) -> Result<Page, BackendError> {
         let upstream = session.upstreams().get(backend).ok_or(BackendError::Closed)?;
         let mut call = upstream.call(Outbound { request, edits: Edits::new(), progress_token_at: None }, limit).await?;
         let broken = |reason: String| BackendError::Protocol { backend: upstream.name().clone(), reason };
         loop {
             match call.next().await {
                 CallEvent::Answer(response) if response.ok => return Page::of(kind, &response).map_err(broken),
-                CallEvent::Answer(response) => return Err(broken(format!("a list was answered with error {}", response.error_code().unwrap_or_default()))),
+                CallEvent::Answer(response) => {
+                    return Err(broken(format!("a list was answered with error {}", response.error_code().unwrap_or_default())));
+                }
                 CallEvent::Failed(error) => return Err(error),
                 CallEvent::Notification(n) => self.server_notification(session, backend, n, crate::session::streams::STANDALONE).await,
                 CallEvent::Request(r) => self.ask(session, backend, r, crate::session::streams::STANDALONE).await,
@@ -213,7 +247,12 @@ fn down(session: &Session) -> Vec<Missing> {
         State::Down(why) => Some(why.to_string()),
         State::Closed => Some("closed".to_owned()),
     };
-    session.upstreams().iter().enumerate().filter_map(|(backend, u)| Some(Missing { backend, reason: reason(u.state())?, error: None })).collect()
+    session
+        .upstreams()
+        .iter()
+        .enumerate()
+        .filter_map(|(backend, u)| Some(Missing { backend, reason: reason(u.state())?, error: None }))
+        .collect()
 }
 
 /// The result of the only backend, changed where names differ: everything else stays as it was sent.

@@ -145,11 +145,15 @@ impl Gateway {
                 session.touch();
                 Ok(Reply::Now(codes::result(&request.id, "{}")))
             }
-            method::INITIALIZE => Ok(Reply::Now(RpcError::new(codes::INVALID_REQUEST, "this session is initialized already").to_message(Some(&request.id)))),
+            method::INITIALIZE => {
+                Ok(Reply::Now(RpcError::new(codes::INVALID_REQUEST, "this session is initialized already").to_message(Some(&request.id))))
+            }
             method::TOOLS_LIST => self.run(session, request, |g, job| async move { g.list(&job, Kind::Tool).await }),
             method::PROMPTS_LIST => self.run(session, request, |g, job| async move { g.list(&job, Kind::Prompt).await }),
             method::RESOURCES_LIST => self.run(session, request, |g, job| async move { g.list(&job, Kind::Resource).await }),
-            method::RESOURCES_TEMPLATES_LIST => self.run(session, request, |g, job| async move { g.list(&job, Kind::ResourceTemplate).await }),
+            method::RESOURCES_TEMPLATES_LIST => {
+                self.run(session, request, |g, job| async move { g.list(&job, Kind::ResourceTemplate).await })
+            }
             method::TOOLS_CALL => self.run(session, request, |g, job| async move { g.call_named(&job, Kind::Tool).await }),
             method::PROMPTS_GET => self.run(session, request, |g, job| async move { g.call_named(&job, Kind::Prompt).await }),
             method::RESOURCES_READ => self.run(session, request, |g, job| async move { g.read_resource(&job).await }),

@@ -18,7 +18,12 @@ pub(super) struct Listed {
 
 impl Listed {
     pub fn of(backend: usize, first: bool, page: &Page) -> Self {
-        Listed { backend, first, complete: page.next_cursor.is_none(), items: page.items.iter().map(|i| (i.name.clone(), i.title.clone())).collect() }
+        Listed {
+            backend,
+            first,
+            complete: page.next_cursor.is_none(),
+            items: page.items.iter().map(|i| (i.name.clone(), i.title.clone())).collect(),
+        }
     }
 }
 
@@ -35,7 +40,12 @@ impl Gateway {
             .flat_map(|l| {
                 let backend: &str = &session.host.backends[l.backend].name;
                 let shared = &shared;
-                l.items.iter().map(move |(name, title)| ItemHead { backend, name, title: title.as_deref(), shared: shared.contains(&**name) })
+                l.items.iter().map(move |(name, title)| ItemHead {
+                    backend,
+                    name,
+                    title: title.as_deref(),
+                    shared: shared.contains(&**name),
+                })
             })
             .collect();
         let published = session.host.policies.publish(&session.view(), kind, &heads).await.map_err(|e| policy_failed(&e))?;

@@ -22,17 +22,21 @@ pub(super) enum Relayed {
 impl Gateway {
     /// The job's own request, with `edits` made, to `backend`.
     pub(super) async fn relay(self: &Arc<Self>, job: &Job, backend: usize, edits: Edits, limit: Duration) -> Relayed {
-        let token = match job.request.progress_token() {
-            Ok(token) => token,
-            // The backend is the judge of what it gets; we only do not map it.
-            Err(_) => None,
-        };
+        // A token of the wrong type is not mapped; the backend is the judge of what it gets.
+        let token = job.request.progress_token().unwrap_or_default();
         let out = Outbound { request: job.request.clone(), edits, progress_token_at: token.as_ref().map(|t| t.at.clone()) };
         self.send(job, backend, out, token.map(|t| t.value), limit).await
     }
 
     /// `out` to `backend`, as part of the job.
-    pub(super) async fn send(self: &Arc<Self>, job: &Job, backend: usize, out: Outbound, token: Option<RequestId>, limit: Duration) -> Relayed {
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        job: &Job,
+        backend: usize,
+        out: Outbound,
+        token: Option<RequestId>,
+        limit: Duration,
+    ) -> Relayed {
         let session = job.session();
         let Some(upstream) = session.upstreams().get(backend) else { return Relayed::Failed(BackendError::Closed) };
         let mut call = {
@@ -70,7 +74,14 @@ impl Gateway {
     }
 
     /// Carries the call's messages to `stream` until its answer is there.
-    async fn drive(self: &Arc<Self>, session: &Arc<Session>, backend: usize, call: &mut Call, stream: StreamId, token: Option<&RequestId>) -> Result<Response, BackendError> {
+    async fn drive(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        backend: usize,
+        call: &mut Call,
+        stream: StreamId,
+        token: Option<&RequestId>,
+    ) -> Result<Response, BackendError> {
         loop {
             match call.next().await {
                 CallEvent::Answer(response) => return Ok(response),

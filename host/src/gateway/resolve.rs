@@ -47,14 +47,19 @@ impl Gateway {
         }
         match owners[..] {
             [backend] => Ok(Target { backend, name }),
-            [] => Err(RpcError::new(codes::RESOURCE_NOT_FOUND, format!("resource not found: {}", shorten(uri))).with_data(serde_json::json!({ "uri": uri }))),
+            [] => Err(RpcError::new(codes::RESOURCE_NOT_FOUND, format!("resource not found: {}", shorten(uri)))
+                .with_data(serde_json::json!({ "uri": uri }))),
             _ => {
                 let mut candidates = Vec::new();
                 for &backend in &owners {
                     candidates.push(self.publish_shared(session, backend, Kind::Resource, uri).await?);
                 }
-                Err(RpcError::invalid_params(format!("{} backends have {}; use one of the URIs in `data.candidates`", owners.len(), shorten(uri)))
-                    .with_data(serde_json::json!({ "uri": uri, "candidates": candidates })))
+                Err(RpcError::invalid_params(format!(
+                    "{} backends have {}; use one of the URIs in `data.candidates`",
+                    owners.len(),
+                    shorten(uri)
+                ))
+                .with_data(serde_json::json!({ "uri": uri, "candidates": candidates })))
             }
         }
     }

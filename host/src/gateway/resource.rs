@@ -30,7 +30,11 @@ impl Gateway {
         };
         let session = job.session();
         if on && session.subscriptions() >= crate::session::SUBSCRIPTIONS {
-            return RpcError::invalid_params(format!("a session may have {} subscriptions; unsubscribe from some first", crate::session::SUBSCRIPTIONS)).into();
+            return RpcError::invalid_params(format!(
+                "a session may have {} subscriptions; unsubscribe from some first",
+                crate::session::SUBSCRIPTIONS
+            ))
+            .into();
         }
         let limit = session.host.backends[target.backend].timeouts.call;
         if on {
@@ -50,7 +54,11 @@ impl Gateway {
 
     /// The resource that `params.uri` stands for, the URI as the client wrote it, and the change that makes it the backend's own.
     async fn resource_of(self: &Arc<Self>, job: &Job) -> Result<(Target, String, Edits), RpcError> {
-        let uri = job.request.string_param(&["uri"]).map_err(RpcError::invalid_params)?.ok_or_else(|| RpcError::invalid_params("`params.uri` is missing"))?;
+        let uri = job
+            .request
+            .string_param(&["uri"])
+            .map_err(RpcError::invalid_params)?
+            .ok_or_else(|| RpcError::invalid_params("`params.uri` is missing"))?;
         let target = self.resolve_resource(job.session(), &uri.value).await?;
         let mut edits = Edits::new();
         if *target.name != *uri.value {

@@ -64,7 +64,9 @@ impl Incoming {
     pub fn parse(raw: Bytes) -> Result<Incoming, ParseError> {
         let object = match Object::parse(&raw) {
             Ok(object) => object,
-            Err(e) if e.is_data() => return Err(ParseError { code: codes::INVALID_REQUEST, why: "a JSON-RPC message is a JSON object".into(), id: None }),
+            Err(e) if e.is_data() => {
+                return Err(ParseError { code: codes::INVALID_REQUEST, why: "a JSON-RPC message is a JSON object".into(), id: None });
+            }
             Err(e) => return Err(ParseError { code: codes::PARSE_ERROR, why: format!("not valid JSON: {e}"), id: salvage::id(&raw) }),
         };
         let id_value = object.get("id");
@@ -91,12 +93,20 @@ impl Incoming {
         let method: Box<str> = method.into();
         match (id_value, id.clone()) {
             (None, _) => Ok(Incoming::Notification(Notification { method, params_at, raw: raw.clone() })),
-            (Some(value), Some(id)) => Ok(Incoming::Request(Request { id_at: json::place(&raw, value), id, method, params_at, raw: raw.clone() })),
+            (Some(value), Some(id)) => {
+                Ok(Incoming::Request(Request { id_at: json::place(&raw, value), id, method, params_at, raw: raw.clone() }))
+            }
             (Some(_), None) => Err(invalid("member `id` must be a string or an integer".into())),
         }
     }
 
-    fn response(raw: &Bytes, id: Option<RequestId>, id_value: Option<&RawValue>, result: Option<&RawValue>, error: Option<&RawValue>) -> Result<Incoming, &'static str> {
+    fn response(
+        raw: &Bytes,
+        id: Option<RequestId>,
+        id_value: Option<&RawValue>,
+        result: Option<&RawValue>,
+        error: Option<&RawValue>,
+    ) -> Result<Incoming, &'static str> {
         let (ok, body) = match (result, error) {
             (Some(result), None) => (true, result),
             (None, Some(error)) if json::is_object(error) => (false, error),
@@ -107,7 +117,7 @@ impl Incoming {
         let id_at = match id_value {
             None if ok => return Err("a response with a result must have an id"),
             None => 0..0,
-            Some(value) if id.is_none() && !(json::is_null(value) && !ok) => return Err("member `id` must be a string or an integer"),
+            Some(value) if id.is_none() && (ok || !json::is_null(value)) => return Err("member `id` must be a string or an integer"),
             Some(value) => json::place(raw, value),
         };
         Ok(Incoming::Response(Response { id, id_at, ok, body_at: json::place(raw, body), raw: raw.clone(), shaped: Edits::new() }))
@@ -287,7 +297,10 @@ mod tests {
     fn an_error_without_an_id_gets_the_id_of_its_request() {
         let Incoming::Response(r) = parse(r#"{"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}"#).unwrap() else { panic!() };
         assert_eq!(r.error_code(), Some(-1));
-        assert_eq!(r.rewritten(&RequestId::number(3), Edits::new()).into_bytes(), r#"{"id":3,"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}"#);
+        assert_eq!(
+            r.rewritten(&RequestId::number(3), Edits::new()).into_bytes(),
+            r#"{"id":3,"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}"#
+        );
         let Incoming::Response(r) = parse(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1}}"#).unwrap() else { panic!() };
         assert_eq!(r.rewritten(&RequestId::number(3), Edits::new()).into_bytes(), r#"{"jsonrpc":"2.0","id":3,"error":{"code":-1}}"#);
     }

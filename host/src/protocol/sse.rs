@@ -50,7 +50,16 @@ pub struct Decoder {
 impl Decoder {
     /// `limit`: bytes that one event may have.
     pub fn new(limit: usize) -> Self {
-        Decoder { buffer: BytesMut::new(), searched: 0, started: false, after_cr: false, event: Event::default(), data: BytesMut::new(), dirty: false, limit }
+        Decoder {
+            buffer: BytesMut::new(),
+            searched: 0,
+            started: false,
+            after_cr: false,
+            event: Event::default(),
+            data: BytesMut::new(),
+            dirty: false,
+            limit,
+        }
     }
 
     /// Adds a chunk. Then call `next` until it gives none.
@@ -75,7 +84,8 @@ impl Decoder {
     }
 
     fn check(&self) -> Result<(), TooLarge> {
-        if self.buffer.len().saturating_add(self.data.len()).saturating_add(self.event.data.as_ref().map_or(0, Bytes::len)) > self.limit.saturating_add(64 * 1024)
+        if self.buffer.len().saturating_add(self.data.len()).saturating_add(self.event.data.as_ref().map_or(0, Bytes::len))
+            > self.limit.saturating_add(64 * 1024)
             && self.searched.saturating_add(self.data.len()) > self.limit
         {
             return Err(TooLarge { limit: self.limit });

@@ -32,7 +32,9 @@ pub enum Begin {
     /// The same id is in flight already: the first call is not touched.
     Duplicate,
     /// As many calls are in flight as the session may have.
-    Full { limit: usize },
+    Full {
+        limit: usize,
+    },
 }
 
 impl Calls {

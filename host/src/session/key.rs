@@ -1,7 +1,7 @@
 //! Which session a request belongs to.
 
-use crate::protocol::codes;
 use crate::protocol::RpcError;
+use crate::protocol::codes;
 use std::fmt;
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ impl SessionId {
     /// 192 bits from the system's generator, in base64url.
     pub fn generate() -> Result<Self, RpcError> {
         let mut bytes = [0u8; 24];
-        getrandom::fill(&mut bytes).map_err(|e| RpcError::new(codes::INTERNAL_ERROR, format!("the system's random generator failed: {e}")))?;
+        getrandom::fill(&mut bytes)
+            .map_err(|e| RpcError::new(codes::INTERNAL_ERROR, format!("the system's random generator failed: {e}")))?;
         const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         let text: String = bytes
             .chunks_exact(3)

@@ -102,7 +102,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Session {
-    pub fn new(key: SessionKey, tag: Arc<str>, client: Client, host: Arc<VirtualHost>, limits: SessionLimits, place: (Place, LevelGuard)) -> Arc<Self> {
+    pub fn new(
+        key: SessionKey,
+        tag: Arc<str>,
+        client: Client,
+        host: Arc<VirtualHost>,
+        limits: SessionLimits,
+        place: (Place, LevelGuard),
+    ) -> Arc<Self> {
         Arc::new(Session {
             key,
             tag,

@@ -131,7 +131,16 @@ impl Streams {
     pub fn new(limits: ReplayLimits) -> Self {
         let mut standalone = Stream::new();
         standalone.resumable = true;
-        Streams { inner: Mutex::new(Inner { streams: HashMap::from([(STANDALONE, standalone)]), next: 1, kept: VecDeque::new(), kept_bytes: 0, closed: false }), limits }
+        Streams {
+            inner: Mutex::new(Inner {
+                streams: HashMap::from([(STANDALONE, standalone)]),
+                next: 1,
+                kept: VecDeque::new(),
+                kept_bytes: 0,
+                closed: false,
+            }),
+            limits,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -307,18 +316,18 @@ impl Inner {
 
     fn recount(&mut self) {
         let streams = &self.streams;
-        self.kept_bytes = self
-            .kept
-            .iter()
-            .filter_map(|e| streams.get(&e.stream)?.frames.iter().find(|f| f.event == *e))
-            .map(|f| f.message.len())
-            .sum();
+        self.kept_bytes =
+            self.kept.iter().filter_map(|e| streams.get(&e.stream)?.frames.iter().find(|f| f.event == *e)).map(|f| f.message.len()).sum();
     }
 
     /// Forgets finished streams without a reader, oldest first, while `over(finished since, how many there are)`.
     fn forget_finished(&mut self, over: impl Fn(Instant, usize) -> bool) {
-        let mut finished: Vec<(Instant, StreamId)> =
-            self.streams.iter().filter(|(id, s)| **id != STANDALONE && s.reader.is_none()).filter_map(|(id, s)| Some((s.finished?, *id))).collect();
+        let mut finished: Vec<(Instant, StreamId)> = self
+            .streams
+            .iter()
+            .filter(|(id, s)| **id != STANDALONE && s.reader.is_none())
+            .filter_map(|(id, s)| Some((s.finished?, *id)))
+            .collect();
         finished.sort_unstable();
         let mut count = finished.len();
         for (since, id) in finished {

@@ -21,23 +21,14 @@ impl Alias for Configured {
     fn resolve(s: &Session, kind: Kind, public: &str) -> Result<Option<Target>, Failure> {
         let table = Table::read(&s.setting())?;
         let entry = table.of_kind(kind).find(|a| a.public == public);
-        Ok(entry
-            .map(|a| a.target())
-            .filter(|t| s.backends().iter().any(|b| b.name == t.backend)))
+        Ok(entry.map(|a| a.target()).filter(|t| s.backends().iter().any(|b| b.name == t.backend)))
     }
 
     fn publish(s: &Session, kind: Kind) -> Result<Vec<AliasEntry>, Failure> {
         let table = Table::read(&s.setting())?;
         let backends = s.backends();
-        let here = table
-            .of_kind(kind)
-            .filter(|a| backends.iter().any(|b| b.name == a.backend));
-        Ok(here
-            .map(|a| AliasEntry {
-                public: a.public.clone(),
-                target: a.target(),
-            })
-            .collect())
+        let here = table.of_kind(kind).filter(|a| backends.iter().any(|b| b.name == a.backend));
+        Ok(here.map(|a| AliasEntry { public: a.public.clone(), target: a.target() }).collect())
     }
 }
 

@@ -35,19 +35,11 @@ enum KindName {
 impl Table {
     /// Reads it; refuses what does not fit and public names that stand for two things.
     pub fn read(json: &str) -> Result<Table, Failure> {
-        let table: Option<Table> =
-            serde_json::from_str(json).map_err(|e| Failure::BadSetting(e.to_string()))?;
+        let table: Option<Table> = serde_json::from_str(json).map_err(|e| Failure::BadSetting(e.to_string()))?;
         let table = table.unwrap_or_default();
         let mut seen = HashSet::new();
-        match table
-            .aliases
-            .iter()
-            .find(|a| !seen.insert((a.kind, &a.public)))
-        {
-            Some(twice) => Err(Failure::BadSetting(format!(
-                "the alias {:?} is there twice for the same kind: remove one",
-                twice.public
-            ))),
+        match table.aliases.iter().find(|a| !seen.insert((a.kind, &a.public))) {
+            Some(twice) => Err(Failure::BadSetting(format!("the alias {:?} is there twice for the same kind: remove one", twice.public))),
             None => Ok(table),
         }
     }
@@ -67,10 +59,7 @@ impl Table {
 impl Entry {
     /// What it stands for.
     pub fn target(&self) -> Target {
-        Target {
-            backend: self.backend.clone(),
-            name: self.name.clone(),
-        }
+        Target { backend: self.backend.clone(), name: self.name.clone() }
     }
 }
 
@@ -91,12 +80,7 @@ mod tests {
             {"public":"now","kind":"tool","backend":"time","name":"get_time"},
             {"public":"now","kind":"resource-template","backend":"time","name":"time://{zone}"}]}"#;
         let table = Table::read(json).unwrap();
-        let names = |kind| {
-            table
-                .of_kind(kind)
-                .map(|a| a.name.clone())
-                .collect::<Vec<_>>()
-        };
+        let names = |kind| table.of_kind(kind).map(|a| a.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(Kind::Tool), ["get_time"]);
         assert_eq!(names(Kind::ResourceTemplate), ["time://{zone}"]);
         assert!(names(Kind::Prompt).is_empty());
@@ -112,18 +96,9 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused_with_the_reason() {
         assert!(refusal(r#"{"alias":[]}"#).contains("unknown field `alias`"));
-        assert!(
-            refusal(r#"{"aliases":[{"public":"now","kind":"tol","backend":"t","name":"n"}]}"#)
-                .contains("unknown variant `tol`")
-        );
-        assert!(
-            refusal(r#"{"aliases":[{"public":"now","kind":"tool","backend":"t"}]}"#)
-                .contains("missing field `name`")
-        );
+        assert!(refusal(r#"{"aliases":[{"public":"now","kind":"tol","backend":"t","name":"n"}]}"#).contains("unknown variant `tol`"));
+        assert!(refusal(r#"{"aliases":[{"public":"now","kind":"tool","backend":"t"}]}"#).contains("missing field `name`"));
         let twice = r#"{"public":"now","kind":"tool","backend":"t","name":"n"}"#;
-        assert!(
-            refusal(&format!(r#"{{"aliases":[{twice},{twice}]}}"#))
-                .contains("\"now\" is there twice")
-        );
+        assert!(refusal(&format!(r#"{{"aliases":[{twice},{twice}]}}"#)).contains("\"now\" is there twice"));
     }
 }

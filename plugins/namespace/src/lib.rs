@@ -26,14 +26,8 @@ impl Namespace for BySlug {
         }
         let verdict = |item: &ItemHead| match kind {
             Kind::Tool | Kind::Prompt => Verdict::Rename(names::public(&item.backend, &item.name)),
-            Kind::Resource | Kind::ResourceTemplate
-                if uris::stands_alone(&item.name, item.shared) =>
-            {
-                Verdict::Keep
-            }
-            Kind::Resource | Kind::ResourceTemplate => {
-                Verdict::Rename(uris::public(&item.backend, &item.name))
-            }
+            Kind::Resource | Kind::ResourceTemplate if uris::stands_alone(&item.name, item.shared) => Verdict::Keep,
+            Kind::Resource | Kind::ResourceTemplate => Verdict::Rename(uris::public(&item.backend, &item.name)),
         };
         Ok(items.iter().map(verdict).collect())
     }
@@ -41,19 +35,13 @@ impl Namespace for BySlug {
     fn resolve(s: &Session, kind: Kind, public: &str) -> Result<Option<Target>, Failure> {
         let backends: Vec<String> = s.backends().into_iter().map(|b| b.name).collect();
         if let [only] = &*backends {
-            return Ok(Some(Target {
-                backend: only.clone(),
-                name: public.to_owned(),
-            }));
+            return Ok(Some(Target { backend: only.clone(), name: public.to_owned() }));
         }
         let found = match kind {
             Kind::Tool | Kind::Prompt => names::resolve(&backends, public),
             Kind::Resource | Kind::ResourceTemplate => uris::resolve(&backends, public),
         };
-        Ok(found.map(|(backend, name)| Target {
-            backend: backend.to_owned(),
-            name: name.to_owned(),
-        }))
+        Ok(found.map(|(backend, name)| Target { backend: backend.to_owned(), name: name.to_owned() }))
     }
 }
 

@@ -33,11 +33,7 @@ pub fn slug(backend: &str) -> String {
     while start.contains("__") {
         start = start.replace("__", "_");
     }
-    format!(
-        "{}--{}",
-        start.trim_matches('_'),
-        hash(&[backend], SLUG_HASH)
-    )
+    format!("{}--{}", start.trim_matches('_'), hash(&[backend], SLUG_HASH))
 }
 
 /// The public name of one tool or prompt.
@@ -68,8 +64,7 @@ pub(crate) fn of_slug<'a>(backends: &'a [String], wanted: &str) -> Option<&'a st
 }
 
 fn is_plain(text: &str) -> bool {
-    text.bytes()
-        .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 /// Whether a text looks as if it ended in a hash of ours.
@@ -108,14 +103,8 @@ fn hash(parts: &[&str], digits: usize) -> String {
         sha.update(part);
         sha.update([0]);
     }
-    let first = sha
-        .finalize()
-        .iter()
-        .take(8)
-        .fold(0u64, |bits, b| bits << 8 | u64::from(*b));
-    (0..digits)
-        .map(|i| char::from(DIGITS[(first >> (59 - 5 * i)) as usize & 31]))
-        .collect()
+    let first = sha.finalize().iter().take(8).fold(0u64, |bits, b| bits << 8 | u64::from(*b));
+    (0..digits).map(|i| char::from(DIGITS[(first >> (59 - 5 * i)) as usize & 31])).collect()
 }
 
 #[cfg(test)]
@@ -136,18 +125,8 @@ mod tests {
         let all = backends(&["time", "my-files"]);
         assert_eq!(public("time", "get_time"), "time__get_time");
         assert_eq!(resolve(&all, "time__get_time"), Some(("time", "get_time")));
-        assert_eq!(
-            resolve(&all, "my-files__read-2"),
-            Some(("my-files", "read-2"))
-        );
-        for unknown in [
-            "other__get_time",
-            "get_time",
-            "time_get_time",
-            "__get_time",
-            "time__",
-            "",
-        ] {
+        assert_eq!(resolve(&all, "my-files__read-2"), Some(("my-files", "read-2")));
+        for unknown in ["other__get_time", "get_time", "time_get_time", "__get_time", "time__", ""] {
             assert_eq!(resolve(&all, unknown), None, "{unknown}");
         }
     }
@@ -181,12 +160,8 @@ mod tests {
     fn long_and_odd_names_are_shortened_legal_distinct_and_not_guessed_back() {
         let backend = "a-backend-with-a-name-of-sixty-four-characters-and-not-one-less__";
         let all = backends(&[backend, "b"]);
-        let long: Vec<String> = (0..200)
-            .map(|i| format!("{}{i:03}", "x".repeat(125)))
-            .collect();
-        let odd = [
-            "", " ", "a b", "a  b", "a.b", "a/b", "ü", "天気", "a\nb", "-", "_",
-        ];
+        let long: Vec<String> = (0..200).map(|i| format!("{}{i:03}", "x".repeat(125))).collect();
+        let odd = ["", " ", "a b", "a  b", "a.b", "a/b", "ü", "天気", "a\nb", "-", "_"];
         let mut seen = HashSet::new();
         for b in [backend, "b"] {
             for name in long.iter().map(String::as_str).chain(odd) {
@@ -214,25 +189,10 @@ mod tests {
     #[test]
     fn slugs_never_hold_the_separator_nor_end_in_half_of_it() {
         let long = "x".repeat(64);
-        for backend in [
-            "a",
-            "a_",
-            "a__b",
-            "a___",
-            "_a",
-            "a-_",
-            &long,
-            "ab__________________________c",
-            "é",
-            "",
-            "a--abcdefghij",
-        ] {
+        for backend in ["a", "a_", "a__b", "a___", "_a", "a-_", &long, "ab__________________________c", "é", "", "a--abcdefghij"] {
             let slug = slug(backend);
             assert!(
-                !slug.contains("__")
-                    && !slug.ends_with('_')
-                    && (1..=MOST_SLUG).contains(&slug.len())
-                    && is_plain(&slug),
+                !slug.contains("__") && !slug.ends_with('_') && (1..=MOST_SLUG).contains(&slug.len()) && is_plain(&slug),
                 "{backend}: {slug}"
             );
         }
@@ -245,9 +205,6 @@ mod tests {
     fn names_are_the_same_in_every_version_of_this_policy() {
         // Clients keep names in their configuration. If this fails, a release renames their tools.
         assert_eq!(slug("a__b"), "a_b--qrrb5ulkky");
-        assert_eq!(
-            public("weather", "get.forecast"),
-            "weather__get_forecast--vurofoxbya4p"
-        );
+        assert_eq!(public("weather", "get.forecast"), "weather__get_forecast--vurofoxbya4p");
     }
 }

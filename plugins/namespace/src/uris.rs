@@ -29,37 +29,19 @@ mod tests {
     #[test]
     fn the_uri_goes_in_and_comes_out_unchanged() {
         let all = vec!["files".to_owned(), "a__b".to_owned()];
-        for uri in [
-            "file:///a/b?c#d",
-            "x",
-            "note://{id}{?q*}",
-            "lockgate://files/x",
-            "/",
-            "a b\n",
-        ] {
+        for uri in ["file:///a/b?c#d", "x", "note://{id}{?q*}", "lockgate://files/x", "/", "a b\n"] {
             for backend in &all {
                 let public = public(backend, uri);
                 assert_eq!(resolve(&all, &public), Some((&**backend, uri)), "{public}");
             }
         }
-        assert_eq!(
-            public("files", "note://{id}"),
-            "lockgate://files/note://{id}"
-        );
+        assert_eq!(public("files", "note://{id}"), "lockgate://files/note://{id}");
     }
 
     #[test]
     fn what_is_not_of_this_form_is_not_ours_to_resolve() {
         let all = vec!["files".to_owned(), "b".to_owned()];
-        for uri in [
-            "file:///x",
-            "lockgate://other/x",
-            "lockgate://files",
-            "lockgate://files/",
-            "lockgate:///x",
-            "LOCKGATE://files/x",
-            "",
-        ] {
+        for uri in ["file:///x", "lockgate://other/x", "lockgate://files", "lockgate://files/", "lockgate:///x", "LOCKGATE://files/x", ""] {
             assert_eq!(resolve(&all, uri), None, "{uri}");
         }
     }

@@ -6,8 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use lockgate_policy::{
-    BackendState, BackendView, Chain, Engine, EngineConfig, Entry, ItemHead, LoadError, Policy,
-    Scratch, SessionView, shipped,
+    BackendState, BackendView, Chain, Engine, EngineConfig, Entry, ItemHead, LoadError, Policy, Scratch, SessionView, shipped,
 };
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -17,20 +16,14 @@ pub fn engine() -> Arc<Engine> {
 }
 
 pub fn engine_with(change: impl FnOnce(&mut EngineConfig)) -> Arc<Engine> {
-    let mut config = EngineConfig {
-        pool_instances: 16,
-        ..EngineConfig::default()
-    };
+    let mut config = EngineConfig { pool_instances: 16, ..EngineConfig::default() };
     change(&mut config);
     Engine::new(config).expect("the engine is made")
 }
 
 /// A new session with these backends and scratch state of its own.
 pub fn session(backends: &[&str]) -> SessionView {
-    let view = |name: &&str| BackendView {
-        name: (*name).into(),
-        state: BackendState::Connected,
-    };
+    let view = |name: &&str| BackendView { name: (*name).into(), state: BackendState::Connected };
     SessionView {
         principal: "somebody".into(),
         virtual_host: "default".into(),
@@ -40,10 +33,7 @@ pub fn session(backends: &[&str]) -> SessionView {
 }
 
 pub fn entry(policy: Arc<Policy>, setting: &str) -> Entry {
-    Entry {
-        policy,
-        setting: setting.into(),
-    }
+    Entry { policy, setting: setting.into() }
 }
 
 pub fn load_shipped(engine: &Arc<Engine>, name: &str) -> Arc<Policy> {
@@ -58,10 +48,7 @@ pub fn shipped_chain(aliases: &str) -> Chain {
         (engine, policies)
     });
     let (engine, [alias, namespace]) = &*SHIPPED;
-    let entries = vec![
-        entry(alias.clone(), aliases),
-        entry(namespace.clone(), "null"),
-    ];
+    let entries = vec![entry(alias.clone(), aliases), entry(namespace.clone(), "null")];
     Chain::new(engine.clone(), entries)
 }
 
@@ -89,23 +76,14 @@ pub fn component(world: &str, body: &str) -> Vec<u8> {
 /// A component against any contract text, with a package of more worlds.
 pub fn component_of(contract: &str, more: Option<&str>, world: &str, body: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
-    let mut package = resolve
-        .push_str("policy.wit", contract)
-        .expect("the contract parses");
+    let mut package = resolve.push_str("policy.wit", contract).expect("the contract parses");
     if let Some(more) = more {
-        package = resolve
-            .push_str("more.wit", more)
-            .expect("the package parses");
+        package = resolve.push_str("more.wit", more).expect("the package parses");
     }
-    let world = resolve
-        .select_world(&[package], Some(world))
-        .expect("the world is there");
+    let world = resolve.select_world(&[package], Some(world)).expect("the world is there");
     let mut module = wat::parse_str(body).expect("the module parses");
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).expect("embedded");
-    let mut encoder = ComponentEncoder::default()
-        .validate(true)
-        .module(&module)
-        .expect("a module");
+    let mut encoder = ComponentEncoder::default().validate(true).module(&module).expect("a module");
     encoder.encode().expect("a component")
 }
 

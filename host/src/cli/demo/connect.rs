@@ -16,16 +16,9 @@ pub fn instructions(page: &Page, url: &str, admin: Option<SocketAddr>) -> String
     out.push_str(&page.strong("Connect a client"));
     out.push('\n');
     for (client, line) in lines(url) {
-        out.push_str(&format!(
-            "  {} {line}\n",
-            page.faint(&format!("{client:<10}"))
-        ));
+        out.push_str(&format!("  {} {line}\n", page.faint(&format!("{client:<10}"))));
     }
-    out.push_str(&format!(
-        "{} {}\n",
-        page.strong("A configuration to start from:"),
-        "lockgate demo --print-config > lockgate.yaml"
-    ));
+    out.push_str(&format!("{} {}\n", page.strong("A configuration to start from:"), "lockgate demo --print-config > lockgate.yaml"));
     out
 }
 
@@ -34,23 +27,11 @@ fn lines(url: &str) -> [(&'static str, String); 6] {
     let vs_code = json!({ "name": "lockgate", "type": "http", "url": url });
     [
         ("JSON", mcp_servers.to_string()),
-        (
-            "Claude",
-            format!("claude mcp add --transport http lockgate {url}"),
-        ),
+        ("Claude", format!("claude mcp add --transport http lockgate {url}")),
         ("Codex", format!("codex mcp add lockgate --url {url}")),
-        (
-            "Gemini",
-            format!("gemini mcp add --transport http lockgate {url}"),
-        ),
+        ("Gemini", format!("gemini mcp add --transport http lockgate {url}")),
         ("VS Code", format!("code --add-mcp '{vs_code}'")),
-        (
-            "Inspector",
-            format!(
-                "npx @modelcontextprotocol/inspector --cli {url} \\\n{:15}--transport http --method tools/list",
-                ""
-            ),
-        ),
+        ("Inspector", format!("npx @modelcontextprotocol/inspector --cli {url} \\\n{:15}--transport http --method tools/list", "")),
     ]
 }
 

@@ -19,9 +19,7 @@ impl Page {
     pub fn new(terminal: bool) -> Self {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let dumb = set("TERM").is_some_and(|term| term == "dumb");
-        Self {
-            colour: terminal && !dumb && set("NO_COLOR").is_none(),
-        }
+        Self { colour: terminal && !dumb && set("NO_COLOR").is_none() }
     }
 
     /// Prints text that is already laid out.
@@ -57,16 +55,9 @@ impl Page {
 
     fn step(&self, mark: &str, title: &str, text: &str) -> String {
         let mut out = String::new();
-        for (index, line) in text
-            .lines()
-            .flat_map(|line| broken(line, WIDTH - TEXT))
-            .enumerate()
-        {
+        for (index, line) in text.lines().flat_map(|line| broken(line, WIDTH - TEXT)).enumerate() {
             match index {
-                0 => out.push_str(&format!(
-                    "{mark}  {} ",
-                    self.strong(&format!("{title:<15}"))
-                )),
+                0 => out.push_str(&format!("{mark}  {} ", self.strong(&format!("{title:<15}")))),
                 _ => out.push_str(&" ".repeat(TEXT)),
             }
             out.push_str(line.trim_end());
@@ -76,11 +67,7 @@ impl Page {
     }
 
     fn wrap(&self, code: &str, text: &str) -> String {
-        if self.colour {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 }
 
@@ -112,10 +99,7 @@ pub fn shortened(text: &str, most: usize) -> String {
     if line.chars().count() <= most {
         return line;
     }
-    line.chars()
-        .take(most.saturating_sub(1))
-        .chain(['…'])
-        .collect()
+    line.chars().take(most.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -138,8 +122,7 @@ mod tests {
     #[test]
     fn without_colour_there_are_no_escapes_and_with_it_the_text_is_the_same() {
         let (plain, colour) = (PLAIN, Page { colour: true });
-        let steps =
-            |page: Page| page.failed("A call", "4", "5") + &page.note("x") + &page.faint("y");
+        let steps = |page: Page| page.failed("A call", "4", "5") + &page.note("x") + &page.faint("y");
         let mut stripped = steps(colour);
         assert!(!steps(plain).contains('\x1b'));
         while let Some(start) = stripped.find('\x1b') {

@@ -46,14 +46,10 @@ pub struct Address {
 pub fn address(asked: Option<SocketAddr>, usual: SocketAddr) -> anyhow::Result<Address> {
     let addr = asked.unwrap_or(usual);
     match TcpListener::bind(addr) {
-        Ok(_) => Ok(Address {
-            addr,
-            instead_of: None,
-        }),
-        Err(error) if asked.is_none() && error.kind() == ErrorKind::AddrInUse => Ok(Address {
-            addr: SocketAddr::new(addr.ip(), 0),
-            instead_of: Some(addr),
-        }),
+        Ok(_) => Ok(Address { addr, instead_of: None }),
+        Err(error) if asked.is_none() && error.kind() == ErrorKind::AddrInUse => {
+            Ok(Address { addr: SocketAddr::new(addr.ip(), 0), instead_of: Some(addr) })
+        }
         Err(error) => Err(error).with_context(|| format!("cannot listen on {addr}")),
     }
 }
@@ -72,17 +68,9 @@ impl Setup {
     }
 
     fn yaml(&self) -> String {
-        let Self {
-            listen,
-            admin,
-            time,
-            text,
-            program,
-        } = self;
+        let Self { listen, admin, time, text, program } = self;
         // JSON strings are YAML strings, whatever is in a path. `${` would be an environment variable.
-        let program = serde_json::Value::from(program.as_str())
-            .to_string()
-            .replace("${", "$${");
+        let program = serde_json::Value::from(program.as_str()).to_string().replace("${", "$${");
         format!(
             "\
 listen: {listen}
@@ -107,23 +95,14 @@ virtual_hosts:
 
     /// The head of the demo's page.
     pub fn introduction(&self, page: &Page, url: &str, addresses: &[Address]) -> String {
-        let mut out = format!(
-            "{} {url}\n",
-            page.strong("Lockgate: three MCP servers behind one endpoint,")
-        );
+        let mut out = format!("{} {url}\n", page.strong("Lockgate: three MCP servers behind one endpoint,"));
         for taken in addresses.iter().filter_map(|address| address.instead_of) {
-            out.push_str(&page.note(&format!(
-                "{taken} is taken by another program; a free port it is."
-            )));
+            out.push_str(&page.note(&format!("{taken} is taken by another program; a free port it is.")));
         }
         let backends = [
             ("time", self.time.as_str(), "streamable HTTP"),
             ("text", self.text.as_str(), "streamable HTTP"),
-            (
-                "notes",
-                "lockgate demo-server notes",
-                "a child process for each session",
-            ),
+            ("notes", "lockgate demo-server notes", "a child process for each session"),
         ];
         for (name, place, kind) in backends {
             let name = page.strong(&format!("{name:<6}"));
@@ -173,9 +152,7 @@ mod tests {
     #[test]
     fn the_demos_configuration_is_valid_wherever_the_program_is() {
         for directory in ["plain", "with space", "quo\"te: #", "${HOME}"] {
-            let directory = std::env::temp_dir()
-                .join(format!("lockgate-demo-{}", std::process::id()))
-                .join(directory);
+            let directory = std::env::temp_dir().join(format!("lockgate-demo-{}", std::process::id())).join(directory);
             std::fs::create_dir_all(&directory).expect("a directory for the test");
             let program = directory.join("lockgate");
             std::fs::copy("/bin/true", &program).expect("a program for the test");
@@ -198,9 +175,6 @@ mod tests {
         let error = address(Some(taken), LISTEN).expect_err("it is taken");
         assert!(error.to_string().contains(&taken.to_string()));
         drop(holder);
-        assert_eq!(
-            address(Some(taken), LISTEN).expect("free again").instead_of,
-            None
-        );
+        assert_eq!(address(Some(taken), LISTEN).expect("free again").instead_of, None);
     }
 }

@@ -28,14 +28,7 @@ impl Moment {
         let days = local.div_euclid(SECONDS_PER_DAY);
         let second_of_day = local.rem_euclid(SECONDS_PER_DAY);
         let (year, month, day) = date_of(days);
-        Civil {
-            days,
-            year,
-            month,
-            day,
-            second_of_day,
-            offset,
-        }
+        Civil { days, year, month, day, second_of_day, offset }
     }
 }
 
@@ -102,15 +95,7 @@ pub struct Civil {
 impl Civil {
     /// The English name of the day of the week.
     pub fn weekday(&self) -> &'static str {
-        const NAMES: [&str; 7] = [
-            "Monday",
-            "Tuesday",
-            "Wednesday",
-            "Thursday",
-            "Friday",
-            "Saturday",
-            "Sunday",
-        ];
+        const NAMES: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
         NAMES[self.weekday_from_monday() as usize]
     }
 
@@ -134,27 +119,15 @@ impl Civil {
 
 impl fmt::Display for Civil {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            year,
-            month,
-            day,
-            second_of_day: s,
-            offset,
-            ..
-        } = self;
+        let Self { year, month, day, second_of_day: s, offset, .. } = self;
         let (hour, minute, second) = (s / 3600, s / 60 % 60, s % 60);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{offset}"
-        )
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{offset}")
     }
 }
 
 /// Reads an RFC 3339 date and time with its offset, or a date alone (midnight UTC). Fractions of a second are dropped.
 pub fn parse(text: &str) -> Result<(Moment, Offset), String> {
-    let wrong = || {
-        format!("'{text}' is not a date and time of RFC 3339, such as 2026-02-28T13:45:00+02:00")
-    };
+    let wrong = || format!("'{text}' is not a date and time of RFC 3339, such as 2026-02-28T13:45:00+02:00");
     let (date, clock) = match text.split_once(['T', 't', ' ']) {
         Some((date, clock)) => (date, Some(clock)),
         None => (text, None),
@@ -166,9 +139,8 @@ pub fn parse(text: &str) -> Result<(Moment, Offset), String> {
     let (second_of_day, offset) = match clock {
         None => (0, Offset::UTC),
         Some(clock) => {
-            let at = clock.find(['Z', 'z', '+', '-']).ok_or_else(|| {
-                format!("'{text}' has no UTC offset; append one, such as Z or +02:00")
-            })?;
+            let at =
+                clock.find(['Z', 'z', '+', '-']).ok_or_else(|| format!("'{text}' has no UTC offset; append one, such as Z or +02:00"))?;
             let (clock, offset) = clock.split_at(at);
             let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
             let [hour, minute, second] = fields(clock, ':', [2, 2, 2]).ok_or_else(wrong)?;
@@ -229,16 +201,11 @@ fn date_of(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day)
 }
@@ -256,10 +223,7 @@ mod tests {
     fn every_day_from_the_year_1_to_9999_survives_the_round_trip() {
         let first = days_of(1, 1, 1);
         let last = days_of(9999, 12, 31);
-        assert_eq!(
-            (first * 86_400, last * 86_400 + 86_399),
-            (*RANGE.start(), *RANGE.end())
-        );
+        assert_eq!((first * 86_400, last * 86_400 + 86_399), (*RANGE.start(), *RANGE.end()));
         let mut expected = (1, 1, 1);
         for days in first..=last {
             assert_eq!(date_of(days), expected);
@@ -277,22 +241,10 @@ mod tests {
 
     #[test]
     fn a_moment_is_shown_at_the_offset_asked_for_across_midnight_and_new_year() {
-        assert_eq!(
-            show("2026-12-31T23:30:00Z", "+02:00"),
-            "2027-01-01T01:30:00+02:00"
-        );
-        assert_eq!(
-            show("2027-01-01T01:30:00+02:00", "utc"),
-            "2026-12-31T23:30:00Z"
-        );
-        assert_eq!(
-            show("2024-03-01T00:10:00Z", "-0530"),
-            "2024-02-29T18:40:00-05:30"
-        );
-        assert_eq!(
-            show("1969-12-31T23:59:59.75Z", "+2"),
-            "1970-01-01T01:59:59+02:00"
-        );
+        assert_eq!(show("2026-12-31T23:30:00Z", "+02:00"), "2027-01-01T01:30:00+02:00");
+        assert_eq!(show("2027-01-01T01:30:00+02:00", "utc"), "2026-12-31T23:30:00Z");
+        assert_eq!(show("2024-03-01T00:10:00Z", "-0530"), "2024-02-29T18:40:00-05:30");
+        assert_eq!(show("1969-12-31T23:59:59.75Z", "+2"), "1970-01-01T01:59:59+02:00");
         assert_eq!(show("2026-02-28", "Z"), "2026-02-28T00:00:00Z");
     }
 
@@ -325,9 +277,7 @@ mod tests {
             let error = parse(text).expect_err(text);
             assert!(error.contains(reason), "{text}: {error}");
         }
-        for text in [
-            "", "2", "+", "+é1:00", "+1:0", "+123", "+ab:cd", "+24", "--1",
-        ] {
+        for text in ["", "2", "+", "+é1:00", "+1:0", "+123", "+ab:cd", "+24", "--1"] {
             assert!(text.parse::<Offset>().is_err(), "{text}");
         }
     }

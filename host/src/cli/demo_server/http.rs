@@ -11,9 +11,7 @@ use hyper::{Request, Response, StatusCode, body::Incoming, service::service_fn};
 use hyper_util::rt::TokioIo;
 use rmcp::{
     ServerHandler,
-    transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
-    },
+    transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager},
 };
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -63,11 +61,7 @@ impl HttpServer {
             DemoServer::Text => spawn(TextServer::new, listener, &cancel),
             DemoServer::Notes => spawn(NotesServer::new, listener, &cancel),
         };
-        Ok(Self {
-            addr,
-            cancel,
-            task: Some(task),
-        })
+        Ok(Self { addr, cancel, task: Some(task) })
     }
 
     /// The URL of the MCP endpoint.
@@ -94,11 +88,7 @@ impl Drop for HttpServer {
     }
 }
 
-fn spawn<S: ServerHandler>(
-    make: fn() -> S,
-    listener: TcpListener,
-    cancel: &CancellationToken,
-) -> JoinHandle<()> {
+fn spawn<S: ServerHandler>(make: fn() -> S, listener: TcpListener, cancel: &CancellationToken) -> JoinHandle<()> {
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.keep_alive = Some(SESSION_IDLE);
     let mut config = StreamableHttpServerConfig::default();
@@ -135,24 +125,15 @@ async fn accept<S: ServerHandler>(
         }
     }
     drop(listener);
-    let drained = timeout(DRAIN, async {
-        while connections.join_next().await.is_some() {}
-    })
-    .await;
+    let drained = timeout(DRAIN, async { while connections.join_next().await.is_some() {} }).await;
     if drained.is_err() {
         connections.shutdown().await;
     }
 }
 
 /// One connection and its place among [`MAX_CONNECTIONS`]. Safe to drop while waiting.
-async fn accept_one(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(places)
-        .acquire_owned()
-        .await
-        .map_err(io::Error::other)?;
+async fn accept_one(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
     let (stream, _) = listener.accept().await?;
     Ok((stream, place))
 }
@@ -170,8 +151,7 @@ async fn serve_connection<S: ServerHandler>(
         let service = service.clone();
         async move { Ok::<_, Infallible>(answer(&service, request).await) }
     });
-    let connection =
-        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
@@ -192,8 +172,7 @@ async fn answer<S: ServerHandler>(
     if request.uri().path() == "/mcp" {
         return service.handle(request).await;
     }
-    let mut response =
-        Response::new(Full::from("This is a demo MCP server. Its endpoint is /mcp.\n").boxed());
+    let mut response = Response::new(Full::from("This is a demo MCP server. Its endpoint is /mcp.\n").boxed());
     *response.status_mut() = StatusCode::NOT_FOUND;
     response
 }

@@ -13,11 +13,9 @@ use rmcp::{
     ErrorData, Json, RoleServer, ServerHandler,
     handler::server::{router::tool::ToolRouter, wrapper::Parameters},
     model::{
-        CallToolResult, ContentBlock, ListResourceTemplatesResult, ListResourcesResult,
-        PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-        ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
-        ResourceUpdatedNotificationParam, ServerCapabilities, ServerConfig, SubscribeRequestParams,
-        SubscriptionFilter, UnsubscribeRequestParams,
+        CallToolResult, ContentBlock, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams, ReadResourceRequestParams,
+        ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate, ResourceUpdatedNotificationParam,
+        ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams,
     },
     service::{RequestContext, SubscriptionContext},
     tool, tool_handler, tool_router,
@@ -81,11 +79,7 @@ impl NotesServer {
     /// A server without notes.
     pub fn new() -> Self {
         let (changes, _) = broadcast::channel(CHANGES);
-        Self {
-            tools: Self::tools(),
-            notes: Arc::default(),
-            changes,
-        }
+        Self { tools: Self::tools(), notes: Arc::default(), changes }
     }
 
     #[tool(
@@ -94,11 +88,7 @@ impl NotesServer {
         output_schema = rmcp::handler::server::tool::schema_for_output::<Entry>(),
         annotations(destructive_hint = false, open_world_hint = false)
     )]
-    async fn add_note(
-        &self,
-        Parameters(args): Parameters<AddNote>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResult, String> {
+    async fn add_note(&self, Parameters(args): Parameters<AddNote>, context: RequestContext<RoleServer>) -> Result<CallToolResult, String> {
         let entry = self.notes().add(args.text, args.title.as_deref())?;
         self.announce(Change::List, &context).await;
         let link = Resource::new(&entry.uri, &entry.title).with_mime_type("text/plain");
@@ -114,9 +104,7 @@ impl NotesServer {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn list_notes(&self) -> Json<Notes> {
-        Json(Notes {
-            notes: self.notes().entries(),
-        })
+        Json(Notes { notes: self.notes().entries() })
     }
 
     #[tool(
@@ -124,14 +112,9 @@ impl NotesServer {
         description = "Replaces the text of a note. Its title stays.",
         annotations(idempotent_hint = true, open_world_hint = false)
     )]
-    async fn edit_note(
-        &self,
-        Parameters(args): Parameters<EditNote>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<Json<Entry>, String> {
+    async fn edit_note(&self, Parameters(args): Parameters<EditNote>, context: RequestContext<RoleServer>) -> Result<Json<Entry>, String> {
         let entry = self.notes().edit(args.id, args.text)?;
-        self.announce(Change::Note(entry.uri.clone()), &context)
-            .await;
+        self.announce(Change::Note(entry.uri.clone()), &context).await;
         Ok(Json(entry))
     }
 
@@ -140,11 +123,7 @@ impl NotesServer {
         description = "Deletes a note of this session.",
         annotations(destructive_hint = true, open_world_hint = false)
     )]
-    async fn delete_note(
-        &self,
-        Parameters(args): Parameters<DeleteNote>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<String, String> {
+    async fn delete_note(&self, Parameters(args): Parameters<DeleteNote>, context: RequestContext<RoleServer>) -> Result<String, String> {
         let entry = self.notes().delete(args.id)?;
         self.announce(Change::List, &context).await;
         Ok(format!("Deleted note {}, '{}'.", entry.id, entry.title))
@@ -195,11 +174,7 @@ impl ServerHandler for NotesServer {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let resource = |entry: Entry| {
-            Resource::new(entry.uri, entry.title)
-                .with_mime_type("text/plain")
-                .with_size(entry.size as u64)
-        };
+        let resource = |entry: Entry| Resource::new(entry.uri, entry.title).with_mime_type("text/plain").with_size(entry.size as u64);
         let resources = self.notes().entries().into_iter().map(resource).collect();
         Ok(ListResourcesResult::with_all_items(resources))
     }
@@ -226,30 +201,19 @@ impl ServerHandler for NotesServer {
         Ok(ReadResourceResult::new(vec![ResourceContents::text(text, request.uri)]).into())
     }
 
-    async fn subscribe(
-        &self,
-        request: SubscribeRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
+    async fn subscribe(&self, request: SubscribeRequestParams, _context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         if self.notes().subscribe(&request.uri) {
             return Ok(());
         }
         Err(no_note(&request.uri))
     }
 
-    async fn unsubscribe(
-        &self,
-        request: UnsubscribeRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
+    async fn unsubscribe(&self, request: UnsubscribeRequestParams, _context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         self.notes().unsubscribe(&request.uri);
         Ok(())
     }
 
-    fn accepted_subscription_filter(
-        &self,
-        requested: &SubscriptionFilter,
-    ) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         Some(requested.supported_by(&self.get_info().capabilities))
     }
 
@@ -261,9 +225,7 @@ impl ServerHandler for NotesServer {
                 change = changes.recv() => change,
             };
             let told = match change {
-                Ok(Change::List) | Err(broadcast::error::RecvError::Lagged(_)) => {
-                    context.sink().notify_resource_list_changed().await
-                }
+                Ok(Change::List) | Err(broadcast::error::RecvError::Lagged(_)) => context.sink().notify_resource_list_changed().await,
                 Ok(Change::Note(uri)) => context.sink().notify_resource_updated(uri).await,
                 Err(broadcast::error::RecvError::Closed) => return Ok(()),
             };

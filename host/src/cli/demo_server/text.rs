@@ -9,10 +9,7 @@ use rmcp::{
         router::{prompt::PromptRouter, tool::ToolRouter},
         wrapper::Parameters,
     },
-    model::{
-        GetPromptResult, ProgressNotificationParam, PromptMessage, Role, ServerCapabilities,
-        ServerConfig,
-    },
+    model::{GetPromptResult, ProgressNotificationParam, PromptMessage, Role, ServerCapabilities, ServerConfig},
     prompt, prompt_handler, prompt_router,
     service::RequestContext,
     tool, tool_handler, tool_router,
@@ -146,10 +143,7 @@ struct Summarize {
 impl TextServer {
     /// A text server.
     pub fn new() -> Self {
-        Self {
-            tools: Self::tools(),
-            prompts: Self::prompts(),
-        }
+        Self { tools: Self::tools(), prompts: Self::prompts() }
     }
 
     #[tool(
@@ -188,16 +182,8 @@ impl TextServer {
     )]
     async fn diff(&self, Parameters(args): Parameters<Diff>) -> Result<Json<Difference>, String> {
         let diff = text_ops::line_diff(&args.before, &args.after)?;
-        let text_ops::LineDiff {
-            added,
-            removed,
-            text,
-        } = diff;
-        Ok(Json(Difference {
-            added,
-            removed,
-            diff: text,
-        }))
+        let text_ops::LineDiff { added, removed, text } = diff;
+        Ok(Json(Difference { added, removed, diff: text }))
     }
 
     #[tool(
@@ -206,11 +192,7 @@ impl TextServer {
                        after each piece to a client that asks for it, and can be cancelled.",
         annotations(read_only_hint = true, idempotent_hint = true, open_world_hint = false)
     )]
-    async fn analyze(
-        &self,
-        Parameters(args): Parameters<Analyze>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<Json<Analysis>, String> {
+    async fn analyze(&self, Parameters(args): Parameters<Analyze>, context: RequestContext<RoleServer>) -> Result<Json<Analysis>, String> {
         in_range("steps", args.steps, 1, MAX_STEPS)?;
         in_range("pause_ms", args.pause_ms, 0, MAX_PAUSE_MS)?;
         let pieces = text_ops::pieces(&args.text, args.steps as usize);
@@ -230,31 +212,19 @@ impl TextServer {
                 let _ = context.peer.notify_progress(progress).await;
             }
         }
-        let most_frequent = text_ops::most_frequent(&args.text, 10)
-            .into_iter()
-            .map(|(word, count)| Frequency { word, count })
-            .collect();
-        Ok(Json(Analysis {
-            words,
-            most_frequent,
-        }))
+        let most_frequent = text_ops::most_frequent(&args.text, 10).into_iter().map(|(word, count)| Frequency { word, count }).collect();
+        Ok(Json(Analysis { words, most_frequent }))
     }
 }
 
 #[prompt_router(router = "prompts")]
 impl TextServer {
-    #[prompt(
-        title = "Summarize a text",
-        description = "Asks for a summary of a text in a few sentences."
-    )]
+    #[prompt(title = "Summarize a text", description = "Asks for a summary of a text in a few sentences.")]
     async fn summarize(&self, Parameters(args): Parameters<Summarize>) -> GetPromptResult {
         let sentences = args.sentences.as_deref().unwrap_or("3");
         GetPromptResult::new(vec![PromptMessage::new_text(
             Role::User,
-            format!(
-                "Summarize the following text in {sentences} sentences. Keep names and numbers.\n\n{}",
-                args.text
-            ),
+            format!("Summarize the following text in {sentences} sentences. Keep names and numbers.\n\n{}", args.text),
         )])
         .with_description("A summary in a few sentences")
     }
@@ -264,10 +234,7 @@ impl TextServer {
 #[prompt_handler(router = self.prompts)]
 impl ServerHandler for TextServer {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
-            .enable_tools()
-            .enable_prompts()
-            .build();
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_prompts().build();
         ServerConfig::new(capabilities)
             .with_server_info(identity(DemoServer::Text))
             .with_instructions("Count, compare and shorten texts. Nothing is stored.")
@@ -275,16 +242,9 @@ impl ServerHandler for TextServer {
 }
 
 /// Arguments reach a tool unchecked against its schema; this is the check, in words that the model can act on.
-fn in_range<N: PartialOrd + std::fmt::Display>(
-    name: &str,
-    value: N,
-    least: N,
-    most: N,
-) -> Result<(), String> {
+fn in_range<N: PartialOrd + std::fmt::Display>(name: &str, value: N, least: N, most: N) -> Result<(), String> {
     if value < least || value > most {
-        return Err(format!(
-            "{name} is {value}; it must be between {least} and {most}"
-        ));
+        return Err(format!("{name} is {value}; it must be between {least} and {most}"));
     }
     Ok(())
 }

@@ -8,8 +8,7 @@ pub const MAX_DIFF_LINES: usize = 1_000;
 
 /// Words of a text: runs of characters without whitespace that have at least one letter or digit.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split_whitespace()
-        .filter(|word| word.contains(char::is_alphanumeric))
+    text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric))
 }
 
 /// The text in lower case ASCII letters, digits and single hyphens, fit for a file name or a URL; at most `max_length` bytes,
@@ -70,9 +69,7 @@ fn plain(character: char) -> Option<&'static str> {
 pub fn most_frequent(text: &str, count: usize) -> Vec<(String, usize)> {
     let mut counts: HashMap<String, usize> = HashMap::new();
     for word in words(text) {
-        let word = word
-            .trim_matches(|character: char| !character.is_alphanumeric())
-            .to_lowercase();
+        let word = word.trim_matches(|character: char| !character.is_alphanumeric()).to_lowercase();
         *counts.entry(word).or_default() += 1;
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
@@ -118,9 +115,7 @@ pub fn line_diff(before: &str, after: &str) -> Result<LineDiff, String> {
     let after: Vec<&str> = after.lines().collect();
     let lines = before.len().max(after.len());
     if lines > MAX_DIFF_LINES {
-        return Err(format!(
-            "{lines} lines are too many to compare; at most {MAX_DIFF_LINES}"
-        ));
+        return Err(format!("{lines} lines are too many to compare; at most {MAX_DIFF_LINES}"));
     }
     // common[i * width + j]: the length of the longest common subsequence of before[i..] and after[j..].
     let width = after.len() + 1;
@@ -141,9 +136,7 @@ pub fn line_diff(before: &str, after: &str) -> Result<LineDiff, String> {
         if i < before.len() && j < after.len() && before[i] == after[j] {
             out.push(format!(" {}", before[i]));
             (i, j) = (i + 1, j + 1);
-        } else if j == after.len()
-            || (i < before.len() && common[(i + 1) * width + j] >= common[i * width + j + 1])
-        {
+        } else if j == after.len() || (i < before.len() && common[(i + 1) * width + j] >= common[i * width + j + 1]) {
             out.push(format!("-{}", before[i]));
             (i, removed) = (i + 1, removed + 1);
         } else {
@@ -151,11 +144,7 @@ pub fn line_diff(before: &str, after: &str) -> Result<LineDiff, String> {
             (j, added) = (j + 1, added + 1);
         }
     }
-    Ok(LineDiff {
-        added,
-        removed,
-        text: out.join("\n"),
-    })
+    Ok(LineDiff { added, removed, text: out.join("\n") })
 }
 
 #[cfg(test)]
@@ -170,14 +159,8 @@ mod tests {
 
     #[test]
     fn a_slug_has_only_lower_case_letters_digits_and_single_hyphens() {
-        assert_eq!(
-            slugify("  Hello, World!  It's 5 o’clock. ", 80),
-            "hello-world-its-5-oclock"
-        );
-        assert_eq!(
-            slugify("Ça va? Straße & Smørrebrød", 80),
-            "ca-va-strasse-smorrebrod"
-        );
+        assert_eq!(slugify("  Hello, World!  It's 5 o’clock. ", 80), "hello-world-its-5-oclock");
+        assert_eq!(slugify("Ça va? Straße & Smørrebrød", 80), "ca-va-strasse-smorrebrod");
         assert_eq!(slugify("Zu\u{308}rich", 80), "zurich");
         assert_eq!(slugify("日本 — 2026", 80), "2026");
         assert_eq!(slugify("—", 80), "");
@@ -196,20 +179,14 @@ mod tests {
     fn the_most_frequent_words_come_first_and_ties_in_alphabetical_order() {
         let found = most_frequent("The gate, the lock. \"The\" gate! A lock?", 3);
         let expected = [("the", 3), ("gate", 2), ("lock", 2)];
-        assert_eq!(
-            found,
-            expected.map(|(word, count)| (word.to_owned(), count))
-        );
+        assert_eq!(found, expected.map(|(word, count)| (word.to_owned(), count)));
     }
 
     #[test]
     fn the_pieces_of_a_text_are_the_text() {
-        for (text, parts, expected) in [
-            ("a\nb\nc\nd\ne", 2, vec!["a\nb\nc\n", "d\ne"]),
-            ("a\nb", 5, vec!["a\n", "b"]),
-            ("a", 0, vec!["a"]),
-            ("", 3, vec![""]),
-        ] {
+        for (text, parts, expected) in
+            [("a\nb\nc\nd\ne", 2, vec!["a\nb\nc\n", "d\ne"]), ("a\nb", 5, vec!["a\n", "b"]), ("a", 0, vec!["a"]), ("", 3, vec![""])]
+        {
             assert_eq!(pieces(text, parts), expected);
         }
     }

@@ -7,9 +7,8 @@ use rmcp::{
     ErrorData, Json, RoleServer, ServerHandler,
     handler::server::{router::tool::ToolRouter, wrapper::Parameters},
     model::{
-        ListResourceTemplatesResult, PaginatedRequestParams, ReadResourceRequestParams,
-        ReadResourceResponse, ReadResourceResult, ResourceContents, ResourceTemplate,
-        ServerCapabilities, ServerConfig,
+        ListResourceTemplatesResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+        ResourceContents, ResourceTemplate, ServerCapabilities, ServerConfig,
     },
     service::RequestContext,
     tool, tool_handler, tool_router,
@@ -103,9 +102,7 @@ struct Difference {
 impl TimeServer {
     /// A server with the system's clock.
     pub fn new() -> Self {
-        Self {
-            tools: Self::tools(),
-        }
+        Self { tools: Self::tools() }
     }
 
     #[tool(
@@ -114,10 +111,7 @@ impl TimeServer {
         annotations(read_only_hint = true, open_world_hint = false)
     )]
     async fn get_time(&self, Parameters(args): Parameters<GetTime>) -> Result<Json<Time>, String> {
-        let offset = args
-            .utc_offset
-            .as_deref()
-            .map_or(Ok(Offset::UTC), str::parse)?;
+        let offset = args.utc_offset.as_deref().map_or(Ok(Offset::UTC), str::parse)?;
         Ok(Json(report(now()?, offset)))
     }
 
@@ -126,10 +120,7 @@ impl TimeServer {
         description = "Shows a time at another UTC offset. It is the same moment, as a clock there shows it.",
         annotations(read_only_hint = true, idempotent_hint = true, open_world_hint = false)
     )]
-    async fn convert_time(
-        &self,
-        Parameters(args): Parameters<ConvertTime>,
-    ) -> Result<Json<Time>, String> {
+    async fn convert_time(&self, Parameters(args): Parameters<ConvertTime>) -> Result<Json<Time>, String> {
         let (moment, _) = calendar::parse(&args.time)?;
         Ok(Json(report(moment, args.utc_offset.parse()?)))
     }
@@ -139,21 +130,12 @@ impl TimeServer {
         description = "How much time lies between two moments, in seconds and in days, hours, minutes and seconds.",
         annotations(read_only_hint = true, idempotent_hint = true, open_world_hint = false)
     )]
-    async fn time_between(
-        &self,
-        Parameters(args): Parameters<TimeBetween>,
-    ) -> Result<Json<Difference>, String> {
+    async fn time_between(&self, Parameters(args): Parameters<TimeBetween>) -> Result<Json<Difference>, String> {
         let (from, _) = calendar::parse(&args.from)?;
         let (to, _) = calendar::parse(&args.to)?;
         let total_seconds = to.unix() - from.unix();
         let left = total_seconds.abs();
-        Ok(Json(Difference {
-            total_seconds,
-            days: left / 86_400,
-            hours: left / 3_600 % 24,
-            minutes: left / 60 % 60,
-            seconds: left % 60,
-        }))
+        Ok(Json(Difference { total_seconds, days: left / 86_400, hours: left / 3_600 % 24, minutes: left / 60 % 60, seconds: left % 60 }))
     }
 
     #[tool(
@@ -161,16 +143,10 @@ impl TimeServer {
         description = "The moment some days, hours and minutes after a time (before it, when they are negative).",
         annotations(read_only_hint = true, idempotent_hint = true, open_world_hint = false)
     )]
-    async fn add_to_time(
-        &self,
-        Parameters(args): Parameters<AddToTime>,
-    ) -> Result<Json<Time>, String> {
+    async fn add_to_time(&self, Parameters(args): Parameters<AddToTime>) -> Result<Json<Time>, String> {
         let (moment, offset) = calendar::parse(&args.time)?;
-        let step = i64::from(args.days) * 86_400
-            + i64::from(args.hours) * 3_600
-            + i64::from(args.minutes) * 60;
-        let moment = Moment::from_unix(moment.unix() + step)
-            .ok_or("the result lies outside the years 0001 to 9999")?;
+        let step = i64::from(args.days) * 86_400 + i64::from(args.hours) * 3_600 + i64::from(args.minutes) * 60;
+        let moment = Moment::from_unix(moment.unix() + step).ok_or("the result lies outside the years 0001 to 9999")?;
         Ok(Json(report(moment, offset)))
     }
 }
@@ -178,15 +154,10 @@ impl TimeServer {
 #[tool_handler(router = self.tools)]
 impl ServerHandler for TimeServer {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
-            .enable_tools()
-            .enable_resources()
-            .build();
+        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
         ServerConfig::new(capabilities)
             .with_server_info(identity(DemoServer::Time))
-            .with_instructions(
-                "Times are RFC 3339; offsets are fixed differences from UTC, not time zones.",
-            )
+            .with_instructions("Times are RFC 3339; offsets are fixed differences from UTC, not time zones.")
     }
 
     async fn list_resource_templates(
@@ -196,9 +167,7 @@ impl ServerHandler for TimeServer {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let clock = ResourceTemplate::new("clock://{utc_offset}", "clock")
             .with_title("A clock")
-            .with_description(
-                "The current time at a UTC offset, such as clock://+02:00 or clock://Z",
-            )
+            .with_description("The current time at a UTC offset, such as clock://+02:00 or clock://Z")
             .with_mime_type("text/plain");
         Ok(ListResourceTemplatesResult::with_all_items(vec![clock]))
     }
@@ -223,13 +192,8 @@ impl ServerHandler for TimeServer {
 }
 
 fn now() -> Result<Moment, String> {
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .ok()
-        .and_then(|since| i64::try_from(since.as_secs()).ok());
-    seconds
-        .and_then(Moment::from_unix)
-        .ok_or_else(|| "the system clock is not set".to_owned())
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).ok().and_then(|since| i64::try_from(since.as_secs()).ok());
+    seconds.and_then(Moment::from_unix).ok_or_else(|| "the system clock is not set".to_owned())
 }
 
 fn report(moment: Moment, offset: Offset) -> Time {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue, Uri};
 
 use super::limits::timeouts;
-use super::{Cx, Draft, Source, name_fault, resolve_path};
+use super::{Cx, Draft, name_fault, resolve_path};
 use crate::config::file::{BackendFile, Entries, Word};
 use crate::config::model::{Backend, Limits, Target};
 use crate::config::problem::Place;
@@ -34,19 +34,9 @@ const OWNED_HEADERS: &[&str] = &[
 ];
 
 /// The backends in order, with the place of each name for later complaints.
-pub fn backends(
-    main: &Source<'_>,
-    drafts: Vec<Draft<'_>>,
-    limits: &Limits,
-    listen: &[SocketAddr],
-    cx: &mut Cx<'_>,
-) -> (Vec<Backend>, Vec<Place>) {
+pub fn backends(drafts: Vec<Draft<'_>>, limits: &Limits, listen: &[SocketAddr], cx: &mut Cx<'_>) -> (Vec<Backend>, Vec<Place>) {
     let mut backends: Vec<Backend> = Vec::new();
     let mut places: Vec<Place> = Vec::new();
-    if drafts.is_empty() && !main.doc.incomplete(&["backends".into()]) {
-        let message = "no backend to serve; name at least one MCP server, with a `url` or a `command`";
-        cx.problem(main.doc.key_place(&["backends".into()]), message);
-    }
     for draft in drafts {
         let place = draft.source.doc.key_place(&draft.path);
         if let Some(fault) = name_fault(&draft.name) {
@@ -59,11 +49,7 @@ pub fn backends(
         let target = target(&draft, listen, cx);
         let timeouts = timeouts(draft.source, &draft.path, draft.entry.timeouts.as_ref(), limits, cx);
         // A backend whose target was refused keeps its seat, so that what refers to it by name is still understood.
-        let target = target.unwrap_or(Target::Http {
-            uri: Uri::default(),
-            transport: Default::default(),
-            headers: Vec::new(),
-        });
+        let target = target.unwrap_or(Target::Http { uri: Uri::default(), transport: Default::default(), headers: Vec::new() });
         backends.push(Backend { name: Arc::from(draft.name), target, timeouts });
         places.push(place);
     }
@@ -132,14 +118,15 @@ fn parse_url(text: &str) -> Result<Uri, String> {
         return Err("has a fragment (`#…`), which is never sent; remove it".to_owned());
     }
     let uri: Uri = text.parse().map_err(|e| format!("is not a URL: {e}; write http://host:port/path"))?;
-    match uri.authority() {
-        Some(a) if a.host().is_empty() || a.port_u16() == Some(0) => Err("has no host or port that could be reached".to_owned()),
-        Some(a) if a.as_str().ends_with(':') || (a.port().is_some() && a.port_u16().is_none()) => {
-            Err("has a port that is not a number up to 65535".to_owned())
-        }
-        Some(_) => Ok(uri),
-        None => Err("has no host; write http://host:port/path".to_owned()),
+    let Some(authority) = uri.authority() else { return Err("has no host; write http://host:port/path".to_owned()) };
+    let port = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
+    if authority.host().is_empty() {
+        return Err("has no host; write http://host:port/path".to_owned());
     }
+    if !port.is_empty() && authority.port_u16().unwrap_or(0) == 0 {
+        return Err("has a port that is not a number from 1 to 65535".to_owned());
+    }
+    Ok(uri)
 }
 
 fn check_url(uri: &Uri, headers: Option<&Entries<Secret>>, listen: &[SocketAddr], place: Place, cx: &mut Cx<'_>) {
@@ -147,9 +134,7 @@ fn check_url(uri: &Uri, headers: Option<&Entries<Secret>>, listen: &[SocketAddr]
     let ip: Option<IpAddr> = if host.eq_ignore_ascii_case("localhost") { Some([127, 0, 0, 1].into()) } else { host.parse().ok() };
     let tls = uri.scheme_str() == Some("https");
     let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    let own = |a: &SocketAddr| {
-        a.port() == port && ip.is_some_and(|ip| ip == a.ip() || (a.ip().is_unspecified() && ip.is_loopback()))
-    };
+    let own = |a: &SocketAddr| a.port() == port && ip.is_some_and(|ip| ip == a.ip() || (a.ip().is_unspecified() && ip.is_loopback()));
     if listen.iter().any(own) {
         cx.problem(place, "is this gateway's own address, so that calls would go in circles; name the MCP server behind it");
         return;
@@ -182,13 +167,7 @@ fn parse_headers(draft: &Draft<'_>, headers: Option<&Entries<Secret>>, cx: &mut 
     parsed
 }
 
-fn stdio(
-    draft: &Draft<'_>,
-    command: &[Word],
-    env: Option<&Entries<Secret>>,
-    cwd: Option<&str>,
-    cx: &mut Cx<'_>,
-) -> Option<Target> {
+fn stdio(draft: &Draft<'_>, command: &[Word], env: Option<&Entries<Secret>>, cwd: Option<&str>, cx: &mut Cx<'_>) -> Option<Target> {
     let doc = draft.source.doc;
     let path = |key: &'static str| [draft.path[0], draft.path[1], key.into()];
     let mut variables = Vec::new();
@@ -208,7 +187,10 @@ fn stdio(
         Some(Ok(dir)) if dir.is_dir() => Some(dir),
         Some(Ok(dir)) => {
             let what = if dir.exists() { "is not a directory" } else { "does not exist" };
-            cx.problem(doc.place(&path("cwd")), format!("{} {what}; relative paths start at {}", dir.display(), draft.source.base.display()));
+            cx.problem(
+                doc.place(&path("cwd")),
+                format!("{} {what}; relative paths start at {}", dir.display(), draft.source.base.display()),
+            );
             None
         }
         Some(Err(message)) => {
@@ -229,12 +211,7 @@ fn stdio(
         return None;
     }
     match find_program(program, command.len(), &draft.source.base, &search) {
-        Ok(program) => Some(Target::Stdio {
-            program,
-            args: args.iter().map(|Word(w)| w.clone()).collect(),
-            env: variables,
-            cwd,
-        }),
+        Ok(program) => Some(Target::Stdio { program, args: args.iter().map(|Word(w)| w.clone()).collect(), env: variables, cwd }),
         Err(message) => {
             cx.problem(doc.place(&[draft.path[0], draft.path[1], "command".into(), 0.into()]), message);
             None
@@ -244,9 +221,7 @@ fn stdio(
 
 /// The absolute path of an executable file: relative to the file's directory if it holds a `/`, else from PATH.
 fn find_program(program: &str, words: usize, base: &Path, search: &str) -> Result<PathBuf, String> {
-    let executable = |path: &Path| {
-        path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    };
+    let executable = |path: &Path| path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     if program.contains('/') {
         let path = resolve_path(base, program)?;
         return match path.metadata() {
@@ -271,7 +246,6 @@ fn find_program(program: &str, words: usize, base: &Path, search: &str) -> Resul
 pub fn words(program: String, args: Vec<Word>) -> Vec<Word> {
     std::iter::once(Word(program)).chain(args).collect()
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -67,15 +67,14 @@ pub fn session(main: &Source<'_>, file: &File, cx: &mut Cx<'_>) -> SessionConfig
         duration(written.idle_timeout),
         time(default.idle_timeout, ms(100), days(7), ": an idle session holds upstream connections and children"),
     );
-    let max_lifetime = written.max_lifetime.and_then(|t| t.0).map(|lifetime| {
-        cx.bounded(at("max_lifetime"), Some(lifetime), time(days(1), ms(1000), days(365), "; `none` turns it off"))
-    });
-    let max_total =
-        cx.bounded(at("max_total"), written.max_total.map(narrow), count(default.max_total, 1, 1_000_000));
+    let max_lifetime = written
+        .max_lifetime
+        .and_then(|t| t.0)
+        .map(|lifetime| cx.bounded(at("max_lifetime"), Some(lifetime), time(days(1), ms(1000), days(365), "; `none` turns it off")));
+    let max_total = cx.bounded(at("max_total"), written.max_total.map(narrow), count(default.max_total, 1, 1_000_000));
     // Where only the total is lowered, the default for one principal follows it.
     let per_principal = count(default.max_per_principal.min(max_total), 1, 1_000_000);
-    let max_per_principal =
-        cx.bounded(at("max_per_principal"), written.max_per_principal.map(narrow), per_principal);
+    let max_per_principal = cx.bounded(at("max_per_principal"), written.max_per_principal.map(narrow), per_principal);
     if max_per_principal > max_total {
         let message = format!("{max_per_principal} can never be reached: max_total is {max_total}; lower this or raise that");
         cx.problem(at("max_per_principal")(), message);
@@ -103,11 +102,7 @@ pub fn limits(main: &Source<'_>, file: &File, cx: &mut Cx<'_>) -> Limits {
     const GIB: usize = 1 << 30;
 
     Limits {
-        initialize_timeout: cx.bounded(
-            at("initialize_timeout"),
-            duration(written.initialize_timeout),
-            wait(default.initialize_timeout),
-        ),
+        initialize_timeout: cx.bounded(at("initialize_timeout"), duration(written.initialize_timeout), wait(default.initialize_timeout)),
         list_timeout: cx.bounded(at("list_timeout"), duration(written.list_timeout), wait(default.list_timeout)),
         call_timeout: cx.bounded(at("call_timeout"), duration(written.call_timeout), call(default.call_timeout)),
         request_body: cx.bounded(at("request_body"), bytes(written.request_body), size(default.request_body, KIB, GIB)),
@@ -115,45 +110,32 @@ pub fn limits(main: &Source<'_>, file: &File, cx: &mut Cx<'_>) -> Limits {
         // The HTTP implementation needs 8 KiB to read a head at all.
         header_bytes: cx.bounded(at("header_bytes"), bytes(written.header_bytes), size(default.header_bytes, 8 * KIB, MIB)),
         in_flight: cx.bounded(at("in_flight"), written.in_flight.map(narrow), count(default.in_flight, 1, 65_536)),
-        connections: cx.bounded(
-            at("connections"),
-            written.connections.map(narrow),
-            count(default.connections, 1, 1_000_000),
-        ),
-        replay_events: cx.bounded(
-            at("replay_events"),
-            written.replay_events.map(narrow),
-            count(default.replay_events, 0, 65_536),
-        ),
+        connections: cx.bounded(at("connections"), written.connections.map(narrow), count(default.connections, 1, 1_000_000)),
+        replay_events: cx.bounded(at("replay_events"), written.replay_events.map(narrow), count(default.replay_events, 0, 65_536)),
         replay_bytes: cx.bounded(at("replay_bytes"), bytes(written.replay_bytes), size(default.replay_bytes, 0, 256 * MIB)),
-        server_requests: cx.bounded(
-            at("server_requests"),
-            written.server_requests.map(narrow),
-            count(default.server_requests, 1, 4096),
-        ),
+        server_requests: cx.bounded(at("server_requests"), written.server_requests.map(narrow), count(default.server_requests, 1, 4096)),
     }
 }
 
 /// The deadlines of one backend: its own, or those of `limits`.
-pub fn timeouts(
-    source: &Source<'_>,
-    path: &[Step<'_>; 2],
-    written: Option<&TimeoutsFile>,
-    limits: &Limits,
-    cx: &mut Cx<'_>,
-) -> Timeouts {
-    let common = Timeouts {
-        initialize: limits.initialize_timeout,
-        list: limits.list_timeout,
-        call: limits.call_timeout,
-    };
+pub fn timeouts(source: &Source<'_>, path: &[Step<'_>; 2], written: Option<&TimeoutsFile>, limits: &Limits, cx: &mut Cx<'_>) -> Timeouts {
+    let common = Timeouts { initialize: limits.initialize_timeout, list: limits.list_timeout, call: limits.call_timeout };
     let Some(written) = written else { return common };
     let at = |key: &'static str| move || source.doc.place(&[path[0], path[1], "timeouts".into(), key.into()]);
-    Timeouts {
+    let own = Timeouts {
         initialize: cx.bounded(at("initialize"), duration(written.initialize), wait(common.initialize)),
         list: cx.bounded(at("list"), duration(written.list), wait(common.list)),
         call: cx.bounded(at("call"), duration(written.call), call(common.call)),
+    };
+    if own.list > common.list {
+        let message = format!(
+            "{} can never be reached: limits.list_timeout is {}; lower this or raise that",
+            show_duration(own.list),
+            show_duration(common.list)
+        );
+        cx.problem(at("list")(), message);
     }
+    own
 }
 
 pub fn shutdown(main: &Source<'_>, file: &File, cx: &mut Cx<'_>) -> ShutdownConfig {

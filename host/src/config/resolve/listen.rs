@@ -15,12 +15,7 @@ const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOS
 const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8809);
 
 /// Where to listen and where the admin port is.
-pub fn addresses(
-    main: &Source<'_>,
-    file: &File,
-    overrides: &Overrides,
-    cx: &mut Cx<'_>,
-) -> (Vec<SocketAddr>, Option<SocketAddr>) {
+pub fn addresses(main: &Source<'_>, file: &File, overrides: &Overrides, cx: &mut Cx<'_>) -> (Vec<SocketAddr>, Option<SocketAddr>) {
     let place = |i: usize| match &file.listen {
         _ if !overrides.listen.is_empty() => Place::named("--listen"),
         Some(OneOrMany::Many(_)) => main.doc.place(&["listen".into(), i.into()]),
@@ -55,7 +50,8 @@ pub fn addresses(
                 cx.problem(place, message);
             }
             None => {
-                let message = format!("{admin} is the default address of the admin port; take another, or set `admin` to another address or `off`");
+                let message =
+                    format!("{admin} is the default address of the admin port; take another, or set `admin` to another address or `off`");
                 cx.problem(place(i), message);
             }
         }
@@ -113,7 +109,9 @@ pub fn auth(main: &Source<'_>, file: &File, listen: &[SocketAddr], overrides: &O
                     Some(OneOrMany::Many(_)) => main.doc.place(&["listen".into(), i.into()]),
                     _ => main.doc.place(&["listen".into()]),
                 };
-                let message = format!("{address} is not loopback and nobody is asked for a token; add `auth.tokens`, or say `auth: {{ open: true }}` if anybody may connect");
+                let message = format!(
+                    "{address} is not loopback and nobody is asked for a token; add `auth.tokens`, or say `auth: {{ open: true }}` if anybody may connect"
+                );
                 cx.problem(place, message);
             }
         }
@@ -198,13 +196,7 @@ pub fn http(main: &Source<'_>, file: &File, listen: &[SocketAddr], cx: &mut Cx<'
     )
 }
 
-fn allow(
-    main: &Source<'_>,
-    key: &'static str,
-    list: &[String],
-    parse: fn(&str) -> Result<Pattern, String>,
-    cx: &mut Cx<'_>,
-) -> Allow {
+fn allow(main: &Source<'_>, key: &'static str, list: &[String], parse: fn(&str) -> Result<Pattern, String>, cx: &mut Cx<'_>) -> Allow {
     let mut patterns = Vec::new();
     let mut any = false;
     for (i, text) in list.iter().enumerate() {
@@ -215,7 +207,10 @@ fn allow(
         }
     }
     if key == "allowed_hosts" && list.is_empty() {
-        cx.problem(main.doc.key_place(&["http".into(), key.into()]), "the list is empty, so every request would be refused; name a host, or remove the key");
+        cx.problem(
+            main.doc.key_place(&["http".into(), key.into()]),
+            "the list is empty, so every request would be refused; name a host, or remove the key",
+        );
     }
     if any { Allow::Any } else { Allow::Only(patterns) }
 }

@@ -61,12 +61,7 @@ impl Cx<'_> {
     }
 
     /// The value, its default, or a problem if it is out of bounds. `why` is said when it is too large.
-    fn bounded<T: PartialOrd + Copy>(
-        &mut self,
-        place: impl FnOnce() -> Place,
-        value: Option<T>,
-        bounds: Bounds<T>,
-    ) -> T {
+    fn bounded<T: PartialOrd + Copy>(&mut self, place: impl FnOnce() -> Place, value: Option<T>, bounds: Bounds<T>) -> T {
         let Some(value) = value else { return bounds.default };
         let show = bounds.show;
         if value < bounds.least {
@@ -101,7 +96,7 @@ pub fn resolve(main: &Source<'_>, file: &File, drafts: Vec<Draft<'_>>, overrides
     let limits = limits::limits(main, file, cx);
     let log = limits::log(main, file, cx);
     let shutdown = limits::shutdown(main, file, cx);
-    let (backends, places) = backends::backends(main, drafts, &limits, &listen, cx);
+    let (backends, places) = backends::backends(drafts, &limits, &listen, cx);
     let virtual_hosts = virtual_hosts::virtual_hosts(main, file, &backends, &places, cx);
     Config { listen, admin, backends, virtual_hosts, auth, session, limits, http, log, shutdown }
 }
@@ -114,11 +109,12 @@ fn resolve_path(base: &Path, text: &str) -> Result<PathBuf, String> {
     if text == "~" || text.starts_with("~/") {
         return Err("`~` is not expanded here; write ${HOME} in its place".to_owned());
     }
-    Ok(base.join(text))
+    // Collected anew, so that `./x` shows as `x`.
+    Ok(base.join(text).components().collect())
 }
 
 /// What is wrong with the name of a backend or a policy, if anything.
-fn name_fault(name: &str) -> Option<String> {
+pub fn name_fault(name: &str) -> Option<String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || name.len() > 64 {
         return Some(format!("a name has 1 to 64 characters, this one has {}", name.len()));

@@ -16,13 +16,7 @@ const DEFAULT_PATH: &str = "/mcp";
 const MAX_INSTRUCTIONS: usize = 64 << 10;
 
 /// The virtual hosts of the file, or the one that stands for all.
-pub fn virtual_hosts(
-    main: &Source<'_>,
-    file: &File,
-    backends: &[Backend],
-    places: &[Place],
-    cx: &mut Cx<'_>,
-) -> Vec<VirtualHost> {
+pub fn virtual_hosts(main: &Source<'_>, file: &File, backends: &[Backend], places: &[Place], cx: &mut Cx<'_>) -> Vec<VirtualHost> {
     let Some(written) = &file.virtual_hosts else {
         return vec![VirtualHost {
             path: Arc::from(DEFAULT_PATH),
@@ -200,21 +194,14 @@ impl Host<'_> {
             return Some(shipped(name, config, self.place(at)));
         }
         let message = format!(
-            "no policy `{name}` ships with Lockgate; {}; for one of your own write {{ name: …, component: ./file.wasm }}",
+            "no policy `{name}` ships with Lockgate (one of your own is {{ name: …, component: ./file.wasm }}); {}",
             suggest(name, SHIPPED_POLICIES)
         );
         cx.problem(self.place(at), message);
         None
     }
 
-    fn component(
-        &self,
-        at: &[Step<'_>; 2],
-        name: &str,
-        file: &str,
-        config: serde_json::Value,
-        cx: &mut Cx<'_>,
-    ) -> Option<PolicyRef> {
+    fn component(&self, at: &[Step<'_>; 2], name: &str, file: &str, config: serde_json::Value, cx: &mut Cx<'_>) -> Option<PolicyRef> {
         if SHIPPED_POLICIES.contains(&name) {
             let message = format!("`{name}` is a policy that ships; give your own another name");
             cx.problem(self.place(&[at[0], at[1], "name".into()]), message);
@@ -279,7 +266,8 @@ impl Host<'_> {
                 && let Some(hidden) = members.iter().find(|i| *self.backends[**i].name == *prefix)
                 && (*hidden, rest) != (index, name)
             {
-                let message = format!("would hide `{rest}` of the backend `{prefix}`, which is published under this very name; choose another");
+                let message =
+                    format!("would hide `{rest}` of the backend `{prefix}`, which is published under this very name; choose another");
                 cx.problem(self.key_place(&at), message);
             }
             aliases.push(Alias { public: public.clone(), kind, backend: index, name: name.to_owned() });

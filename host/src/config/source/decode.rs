@@ -15,54 +15,54 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, IntoDeserializer, Unexp
 use serde::forward_to_deserialize_any;
 
 use super::tree::{Doc, Entry, Kind, Node, Scalar};
-use crate::config::problem::{Problems, suggest};
+use crate::config::problem::{Problem, Problems, suggest};
+
+/// Faults that are collected before reading is given up: more than anybody repairs at once, and each costs a pass.
+const MAX_PASSES: usize = 256;
 
 /// Keys that the format does not have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
     /// Each is a problem (our own file).
     Refuse,
-    /// Each is passed over; the caller is told by [`unknown`](decode) (files that other programs own).
+    /// Each is passed over, below the top level with a warning (files that other programs own).
     Tolerate,
 }
 
 /// Reads the whole document as `T`. `None` if nothing is left to read; what was wrong is in `problems`. Unknown keys that
 /// were tolerated are added to `tolerated`.
-pub fn decode<T: DeserializeOwned>(
-    doc: &mut Doc,
-    unknown: Unknown,
-    problems: &mut Problems,
-    tolerated: &mut Problems,
-) -> Option<T> {
-    loop {
+pub fn decode<T: DeserializeOwned>(doc: &mut Doc, unknown: Unknown, problems: &mut Problems, tolerated: &mut Problems) -> Option<T> {
+    for _ in 0..MAX_PASSES {
         let unknown_keys = RefCell::new(Vec::new());
         let result = T::deserialize(De { node: &doc.root, doc, unknown: &unknown_keys });
         for (id, message) in unknown_keys.into_inner() {
-            let problem = crate::config::problem::Problem::new(doc.key_place(&doc.path_of(id)), message);
+            let place = doc.node_place(id, true);
             match unknown {
                 Unknown::Refuse => {
-                    problems.push(problem);
+                    problems.push(Problem::new(place, message));
                     doc.prune(id);
                 }
-                Unknown::Tolerate => tolerated.push(problem),
+                // The top level of such a file is all its owner's own.
+                Unknown::Tolerate if doc.depth(id) > 1 => tolerated.push(Problem::new(place, "is not used here")),
+                Unknown::Tolerate => {}
             }
         }
         match result {
             Ok(value) => return Some(value),
             Err(fault) => {
                 let id = fault.node.unwrap_or(doc.root.id);
-                let path = doc.path_of(id);
                 // A key that is missing because it was refused is no news.
-                if !(fault.missing && doc.incomplete(&path)) {
-                    problems.push(doc.problem(&path, fault.message));
+                if !(fault.missing && doc.incomplete_node(id)) {
+                    problems.push(Problem::new(doc.node_place(id, false), fault.message));
                 }
+                doc.prune(id);
                 if id == doc.root.id {
                     return None;
                 }
-                doc.prune(id);
             }
         }
     }
+    None
 }
 
 /// Why a value could not be read; the innermost place wins.
@@ -131,7 +131,11 @@ impl<'a> De<'a> {
     }
 
     fn wrong(self, expected: &str) -> Fault {
-        de::Error::custom(format_args!("expected {expected}, found {}", self.node.what()))
+        let advice = match &self.node.kind {
+            Kind::Scalar(scalar) if scalar.is_null() && expected == "text" => "; put it in quotes if it is meant as text",
+            _ => "",
+        };
+        de::Error::custom(format_args!("expected {expected}, found {}{advice}", self.node.what()))
     }
 
     fn scalar(self, expected: &str) -> Result<&'a Scalar, Fault> {
@@ -156,11 +160,7 @@ macro_rules! number {
             let scalar = self.scalar($expected)?;
             match scalar.text.replace('_', "").parse::<$type>() {
                 Ok(number) => visitor.$visit(number),
-                Err(_) => Err(de::Error::custom(format_args!(
-                    "expected {}, found `{}`",
-                    $expected,
-                    scalar.shown()
-                ))),
+                Err(_) => Err(de::Error::custom(format_args!("expected {}, found `{}`", $expected, scalar.shown()))),
             }
         }
     };
@@ -244,12 +244,7 @@ impl<'de> de::Deserializer<'de> for De<'_> {
         }
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Fault> {
+    fn deserialize_struct<V: Visitor<'de>>(self, _: &'static str, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
         let entries: &[Entry] = match &self.node.kind {
             Kind::Map(entries) => entries,
             Kind::Scalar(scalar) if scalar.is_null() => &[],
@@ -263,12 +258,7 @@ impl<'de> de::Deserializer<'de> for De<'_> {
         visitor.visit_map(Known { fields, inner: Entries { entries: entries.iter(), value: None, de: self } })
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Fault> {
+    fn deserialize_enum<V: Visitor<'de>>(self, _: &'static str, variants: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
         if variants.iter().any(|v| v.starts_with('$')) {
             let (shape, name) = match &self.node.kind {
                 Kind::Scalar(_) => ("$text", "a single value"),
@@ -288,11 +278,7 @@ impl<'de> de::Deserializer<'de> for De<'_> {
         }
         let scalar = self.scalar(&format!("one of {}", variants.join(", ")))?;
         if !variants.contains(&scalar.text.as_str()) {
-            return Err(de::Error::custom(format_args!(
-                "`{}` is not one of {}",
-                scalar.shown(),
-                variants.join(", ")
-            )));
+            return Err(de::Error::custom(format_args!("`{}` is not one of {}", scalar.shown(), variants.join(", "))));
         }
         visitor.visit_enum(scalar.text.as_str().into_deserializer())
     }

@@ -15,8 +15,7 @@ pub fn expand(doc: &mut Doc, lookup: Lookup<'_>, problems: &mut Problems) {
     let mut failed = Vec::new();
     walk(&mut doc.root, lookup, &mut failed);
     for (id, message) in failed {
-        let problem = { Problem::new(doc.place(&doc.path_of(id)), message) };
-        problems.push(problem);
+        problems.push(Problem::new(doc.node_place(id, false), message));
         doc.prune(id);
     }
 }
@@ -72,9 +71,7 @@ fn variable(inside: &str, lookup: Lookup<'_>) -> Result<String, String> {
         (Some(value), None) => Ok(value),
         (Some(value), Some(_)) if !value.is_empty() => Ok(value),
         (_, Some(default)) => Ok(default.to_owned()),
-        (None, None) => Err(format!(
-            "environment variable {name} is not set; set it, or give a default with `${{{name}:-…}}`"
-        )),
+        (None, None) => Err(format!("environment variable {name} is not set; set it, or give a default with `${{{name}:-…}}`")),
     }
 }
 

@@ -179,8 +179,7 @@ impl Reader<'_> {
         let rest = &self.text[self.at..];
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '+' | '.')).unwrap_or(rest.len());
         let token = &rest[..end];
-        let known = matches!(token, "true" | "false" | "null")
-            || serde_json::from_str::<&serde_json::value::RawValue>(token).is_ok();
+        let known = matches!(token, "true" | "false" | "null") || serde_json::from_str::<&serde_json::value::RawValue>(token).is_ok();
         if !known {
             return self.fail("expected a value");
         }

@@ -73,6 +73,13 @@ pub struct Doc {
     pruned: HashSet<u32>,
 }
 
+/// A node as its parent sees it: the written step, and where that stands.
+struct Child<'a> {
+    step: Step<'a>,
+    at: Mark,
+    node: &'a Node,
+}
+
 // === impl Scalar ===
 
 impl Scalar {
@@ -89,6 +96,7 @@ impl Scalar {
 // === impl Node ===
 
 impl Node {
+    /// What it is, in the words of an error message.
     pub fn what(&self) -> &'static str {
         match &self.kind {
             Kind::Map(_) => "a mapping",
@@ -98,14 +106,14 @@ impl Node {
         }
     }
 
-    fn child(&self, step: Step<'_>) -> Option<(Mark, &Node)> {
-        match (&self.kind, step) {
-            (Kind::Map(entries), Step::Key(key)) => {
-                entries.iter().find(|e| e.key == key).map(|e| (e.at, &e.value))
-            }
-            (Kind::List(items), Step::Index(i)) => items.get(i).map(|n| (n.at, n)),
-            _ => None,
-        }
+    fn children(&self) -> impl Iterator<Item = Child<'_>> {
+        let (items, entries): (&[Node], &[Entry]) = match &self.kind {
+            Kind::Scalar(_) => (&[], &[]),
+            Kind::List(items) => (items, &[]),
+            Kind::Map(entries) => (&[], entries),
+        };
+        let items = items.iter().enumerate().map(|(i, node)| Child { step: Step::Index(i), at: node.at, node });
+        items.chain(entries.iter().map(|e| Child { step: Step::Key(&e.key), at: e.at, node: &e.value }))
     }
 }
 
@@ -125,74 +133,100 @@ impl Doc {
     }
 
     pub fn get(&self, path: &[Step<'_>]) -> Option<&Node> {
-        path.iter().try_fold(&self.root, |node, step| node.child(*step).map(|(_, n)| n))
+        path.iter().try_fold(&self.root, |node, step| self.child(node, *step).map(|child| child.node))
     }
 
     /// True if something at or below `path` was refused, so that what is missing there may only be unreadable.
     pub fn incomplete(&self, path: &[Step<'_>]) -> bool {
-        fn any(doc: &Doc, node: &Node) -> bool {
-            doc.is_pruned(node.id)
-                || match &node.kind {
-                    Kind::Scalar(_) => false,
-                    Kind::List(items) => items.iter().any(|n| any(doc, n)),
-                    Kind::Map(entries) => entries.iter().any(|e| any(doc, &e.value)),
-                }
-        }
-        !self.pruned.is_empty() && self.get(path).is_some_and(|node| any(self, node))
+        !self.pruned.is_empty() && self.get(path).is_some_and(|node| self.prunes_in(node))
+    }
+
+    /// As [`Doc::incomplete`], of the node with this id.
+    pub fn incomplete_node(&self, id: u32) -> bool {
+        let trail = self.trail_to(id);
+        self.prunes_in(trail.last().map_or(&self.root, |child| child.node))
+    }
+
+    fn prunes_in(&self, node: &Node) -> bool {
+        self.is_pruned(node.id)
+            || match &node.kind {
+                Kind::Scalar(_) => false,
+                Kind::List(items) => items.iter().any(|n| self.prunes_in(n)),
+                Kind::Map(entries) => entries.iter().any(|e| self.prunes_in(&e.value)),
+            }
     }
 
     /// The place of the value at `path`, or of its nearest ancestor that exists; the key is shown in full either way.
     pub fn place(&self, path: &[Step<'_>]) -> Place {
-        self.find_place(path, false)
+        self.place_along(path, false)
     }
 
     /// As [`Doc::place`], but of the key that introduces the value.
     pub fn key_place(&self, path: &[Step<'_>]) -> Place {
-        self.find_place(path, true)
+        self.place_along(path, true)
     }
 
-    fn find_place(&self, path: &[Step<'_>], of_key: bool) -> Place {
-        let (mut node, mut mark) = (&self.root, self.root.at);
-        for step in path {
-            let Some((key, child)) = node.child(*step) else { break };
-            // A collection that starts on a line of its own is best shown by its key.
-            let own_line = !matches!(child.kind, Kind::Scalar(_)) && child.at.line != key.line;
-            let nothing = matches!(&child.kind, Kind::Scalar(s) if s.is_null());
-            mark = if of_key || own_line || nothing { key } else { child.at };
-            node = child;
-        }
-        Place::in_file(self.file.clone(), mark, show_path(path))
+    /// The place of the node with this id, or of its key. A walk over the tree: for error messages only.
+    pub fn node_place(&self, id: u32, of_key: bool) -> Place {
+        self.place_at(&self.trail_to(id), &[], of_key)
     }
 
-    /// The path to the node with this id. A walk over the tree: for error messages only.
-    pub fn path_of(&self, id: u32) -> Vec<Step<'_>> {
-        fn walk<'a>(node: &'a Node, id: u32, path: &mut Vec<Step<'a>>) -> bool {
-            if node.id == id {
-                return true;
-            }
-            let children: Box<dyn Iterator<Item = (Step<'a>, &'a Node)>> = match &node.kind {
-                Kind::Scalar(_) => return false,
-                Kind::List(items) => Box::new(items.iter().enumerate().map(|(i, n)| (Step::Index(i), n))),
-                Kind::Map(entries) => {
-                    Box::new(entries.iter().map(|e| (Step::Key(e.key.as_str()), &e.value)))
-                }
-            };
-            for (step, child) in children {
-                path.push(step);
-                if walk(child, id, path) {
-                    return true;
-                }
-                path.pop();
-            }
-            false
-        }
-        let mut path = Vec::new();
-        walk(&self.root, id, &mut path);
-        path
+    /// How many steps it takes to the node with this id.
+    pub fn depth(&self, id: u32) -> usize {
+        self.trail_to(id).len()
     }
 
     pub fn problem(&self, path: &[Step<'_>], message: impl Into<String>) -> Problem {
         Problem::new(self.place(path), message)
+    }
+
+    fn place_along(&self, path: &[Step<'_>], of_key: bool) -> Place {
+        let mut trail = Vec::new();
+        let mut node = &self.root;
+        for step in path {
+            let Some(child) = self.child(node, *step) else { break };
+            node = child.node;
+            trail.push(child);
+        }
+        self.place_at(&trail, &path[trail.len()..], of_key)
+    }
+
+    fn place_at(&self, trail: &[Child<'_>], beyond: &[Step<'_>], of_key: bool) -> Place {
+        let mark = trail.last().map_or(self.root.at, |child| {
+            // A collection that starts on a line of its own is best shown by its key.
+            let own_line = !matches!(child.node.kind, Kind::Scalar(_)) && child.node.at.line != child.at.line;
+            let nothing = matches!(&child.node.kind, Kind::Scalar(s) if s.is_null());
+            if of_key || own_line || nothing { child.at } else { child.node.at }
+        });
+        let steps: Vec<Step<'_>> = trail.iter().map(|child| child.step).chain(beyond.iter().copied()).collect();
+        Place::in_file(self.file.clone(), mark, show_path(&steps))
+    }
+
+    /// An index counts what a reader of the list got: pruned items are passed over. The step that is found is the written one.
+    fn child<'a>(&self, node: &'a Node, step: Step<'_>) -> Option<Child<'a>> {
+        match (&node.kind, step) {
+            (Kind::Map(_), Step::Key(key)) => node.children().find(|c| matches!(c.step, Step::Key(k) if k == key)),
+            (Kind::List(_), Step::Index(i)) => node.children().filter(|c| !self.is_pruned(c.node.id)).nth(i),
+            _ => None,
+        }
+    }
+
+    fn trail_to(&self, id: u32) -> Vec<Child<'_>> {
+        fn walk<'a>(node: &'a Node, id: u32, trail: &mut Vec<Child<'a>>) -> bool {
+            node.id == id
+                || node.children().any(|child| {
+                    let node = child.node;
+                    trail.push(child);
+                    let found = walk(node, id, trail);
+                    if !found {
+                        trail.pop();
+                    }
+                    found
+                })
+        }
+        let mut trail = Vec::new();
+        walk(&self.root, id, &mut trail);
+        trail
     }
 }
 
@@ -206,8 +240,7 @@ pub fn show_path(path: &[Step<'_>]) -> String {
                 if !shown.is_empty() {
                     shown.push('.');
                 }
-                let simple = !key.is_empty()
-                    && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'));
+                let simple = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/'));
                 if simple { shown.push_str(key) } else { shown.push_str(&format!("{key:?}")) }
             }
         }

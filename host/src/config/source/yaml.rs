@@ -22,9 +22,13 @@ pub fn parse(file: Arc<str>, text: &str, problems: &mut Problems) -> Option<Doc>
     options.set_emit_comments(false);
     let parser = Parser::new_from_str_with_options(text, options);
     let mut builder =
-        Builder { file: file.clone(), parser, next_id: 0, anchors: HashMap::new(), path: Vec::new(), problems };
+        Builder { file: file.clone(), parser, next_id: 0, anchors: HashMap::new(), path: Vec::new(), tagged: Vec::new(), problems };
     match builder.document() {
-        Ok(root) => Some(Doc::new(file, root)),
+        Ok(root) => {
+            let mut doc = Doc::new(file, root);
+            builder.tagged.into_iter().for_each(|id| doc.prune(id));
+            Some(doc)
+        }
         Err(stop) => {
             let problem = match stop {
                 Stop::Syntax(error) => syntax_problem(file, text, &error),
@@ -52,6 +56,8 @@ struct Builder<'a, 'p> {
     next_id: u32,
     anchors: HashMap<usize, Node>,
     path: Vec<PathStep>,
+    /// Values with a tag that was refused.
+    tagged: Vec<u32>,
     problems: &'p mut Problems,
 }
 
@@ -91,23 +97,15 @@ impl<'a> Builder<'a, '_> {
         if self.path.len() > MAX_DEPTH {
             return Err(self.refuse(span, &format!("nested deeper than {MAX_DEPTH} levels")));
         }
+        let fine = event.tag().is_none_or(|tag| self.check_tag(tag, span));
         let (kind, anchor) = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let mut plain = matches!(style, ScalarStyle::Plain);
-                if let Some(tag) = tag {
-                    self.check_tag(&tag, span);
-                    plain &= tag.core_suffix().is_some_and(|t| t != "str");
-                }
+                let text_tag = tag.is_some_and(|tag| tag.core_suffix() == Some("str"));
+                let plain = matches!(style, ScalarStyle::Plain) && !text_tag;
                 (Kind::Scalar(Scalar { text: text.into_owned(), plain, written: None }), anchor)
             }
-            Event::SequenceStart(_, anchor, tag) => {
-                tag.iter().for_each(|tag| self.check_tag(tag, span));
-                (self.list()?, anchor)
-            }
-            Event::MappingStart(_, anchor, tag) => {
-                tag.iter().for_each(|tag| self.check_tag(tag, span));
-                (self.map()?, anchor)
-            }
+            Event::SequenceStart(_, anchor, _) => (self.list()?, anchor),
+            Event::MappingStart(_, anchor, _) => (self.map()?, anchor),
             Event::Alias(id) => {
                 // An anchor that is still being read is not in the table: a loop cannot be built.
                 let Some(target) = self.anchors.remove(&id) else {
@@ -120,6 +118,9 @@ impl<'a> Builder<'a, '_> {
             _ => return Err(self.refuse(span, "unexpected YAML event")),
         };
         let node = Node { id: self.id(at)?, at, kind };
+        if !fine {
+            self.tagged.push(node.id);
+        }
         if anchor != 0 {
             let copy = self.copy(&node)?;
             self.anchors.insert(anchor, copy);
@@ -197,9 +198,7 @@ impl<'a> Builder<'a, '_> {
             Kind::Scalar(s) => Kind::Scalar(s.clone()),
             Kind::List(items) => Kind::List(items.iter().map(|n| self.copy(n)).collect::<Result<_, _>>()?),
             Kind::Map(entries) => {
-                let copied = entries.iter().map(|e| {
-                    Ok(Entry { key: e.key.clone(), at: e.at, value: self.copy(&e.value)? })
-                });
+                let copied = entries.iter().map(|e| Ok(Entry { key: e.key.clone(), at: e.at, value: self.copy(&e.value)? }));
                 Kind::Map(copied.collect::<Result<_, Stop>>()?)
             }
         };
@@ -215,10 +214,12 @@ impl<'a> Builder<'a, '_> {
         Ok(self.next_id)
     }
 
-    fn check_tag(&mut self, tag: &Tag, span: Span) {
-        if tag.core_suffix().is_none() {
+    fn check_tag(&mut self, tag: &Tag, span: Span) -> bool {
+        let fine = tag.core_suffix().is_some();
+        if !fine {
             self.report(mark(span), &format!("tag `{}` is not supported; remove it", tag.original()));
         }
+        fine
     }
 
     fn key(&self) -> String {
@@ -268,5 +269,5 @@ fn syntax_problem(file: Arc<str>, text: &str, error: &ScanError) -> Problem {
 }
 
 fn has_bare_expansion(line: &str) -> bool {
-    line.match_indices("${").any(|(at, _)| line[..at].matches(['"', '\'']).count() % 2 == 0)
+    line.match_indices("${").any(|(at, _)| line[..at].matches(['"', '\'']).count().is_multiple_of(2))
 }

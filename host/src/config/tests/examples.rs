@@ -63,6 +63,55 @@ fn every_example_loads_without_a_warning() {
     assert!(count >= 5, "only {count} examples were found");
 }
 
+#[test]
+fn every_configuration_in_the_readme_loads() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
+    let blocks: Vec<&str> = readme.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        if let Err(problems) = check(input("README.md", block), None, &Overrides::default(), &example_env, Vec::new()) {
+            panic!("{problems}\n{block}");
+        }
+    }
+}
+
+#[test]
+fn no_file_makes_the_reader_panic() {
+    let full = fs::read(examples().join("full.yaml")).unwrap();
+    let json = fs::read(examples().join("mcp-servers.json")).unwrap();
+    let mut state = 0x2545_f491_u32;
+    let mut random = move |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as usize % n
+    };
+    for round in 0..600 {
+        let mut text = if round % 3 == 0 { json.clone() } else { full.clone() };
+        for _ in 0..=random(4) {
+            let at = random(text.len());
+            match random(4) {
+                0 => drop(text.drain(at..(at + random(40)).min(text.len()))),
+                1 => text.insert(at, b"{}[]:,-&*!|>'\"#%$~\n\t \\\0"[random(23)]),
+                2 => text.truncate(at + 1),
+                _ => {
+                    let piece = text[at..(at + random(60)).min(text.len())].to_vec();
+                    let to = random(text.len());
+                    text.splice(to..to, piece);
+                }
+            }
+            if text.is_empty() {
+                text.push(b'a');
+            }
+        }
+        let text = String::from_utf8_lossy(&text);
+        let read = if round % 3 == 0 { load_json(None, &text) } else { load_yaml(&text) };
+        if let Err(problems) = read {
+            assert!(!problems.is_empty());
+        }
+    }
+}
+
 fn yaml_of(name: &str) -> Doc {
     let text = fs::read_to_string(examples().join(name)).unwrap();
     let mut problems = Problems::default();
@@ -171,6 +220,38 @@ fn the_defaults_of_the_schema_are_those_of_the_code() {
     assert_eq!(said.limits, unsaid.limits);
     assert_eq!(said.log, unsaid.log);
     assert_eq!(said.shutdown, unsaid.shutdown);
+}
+
+/// `10ms to 60s` in a description: both ends are accepted, what lies beyond the upper one is refused.
+#[test]
+fn the_bounds_that_the_schema_tells_are_those_of_the_code() {
+    let schema = schema();
+    let mut all = Vec::new();
+    properties(&schema, &schema, "", &mut all);
+    let mut count = 0;
+    for (path, property) in &all {
+        let Some((section, key)) = path.trim_start_matches('/').split_once('/') else { continue };
+        if !["session", "limits", "shutdown"].contains(&section) {
+            continue;
+        }
+        let words: Vec<&str> = property["description"].as_str().unwrap().split([' ', ',', ';']).map(|w| w.trim_end_matches('.')).collect();
+        let is_number = |w: &&str| w.starts_with(|c: char| c.is_ascii_digit());
+        let bounds = words.windows(3).find(|w| w[1] == "to" && is_number(&w[0]) && is_number(&w[2]));
+        let bounds = bounds.unwrap_or_else(|| panic!("{path}: no bounds in {}", property["description"]));
+        let beyond = match bounds[2].find(|c: char| !c.is_ascii_digit()) {
+            Some(at) => format!("{}{}", bounds[2][..at].parse::<u64>().unwrap() + 1, &bounds[2][at..]),
+            None => (bounds[2].parse::<u64>().unwrap() + 1).to_string(),
+        };
+        let yaml = |value: &str| {
+            let room = if key == "max_per_principal" { "max_total: 1000000, " } else { "" };
+            format!("backends: {{ a: {{ command: [server] }} }}\n{section}: {{ {room}{key}: {value} }}\n")
+        };
+        accepted(&yaml(bounds[0]));
+        accepted(&yaml(bounds[2]));
+        assert!(refused(&yaml(&beyond)).contains("too much"), "{path}: {beyond}");
+        count += 1;
+    }
+    assert!(count >= 16, "{count}");
 }
 
 #[test]

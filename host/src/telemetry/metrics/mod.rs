@@ -22,8 +22,7 @@ pub use table::{BackendCounters, BackendLevels, Counters, Histograms, Level, Lev
 pub const CONTENT_TYPE: &str = prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
 
 /// Upper bounds of the request histogram, in seconds: from a cached list to a long tool call.
-const SECONDS: &[f64] =
-    &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
+const SECONDS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
 
 /// All metrics. Fields are named like the metric without `lockgate_`.
 #[derive(Debug)]
@@ -92,11 +91,7 @@ impl Metrics {
             "Seconds from the head of a request to the end of its answer",
             metrics.request_seconds.clone(),
         );
-        registry.register(
-            "backend_requests",
-            "Requests sent to backends by outcome",
-            metrics.backend_requests_total.clone(),
-        );
+        registry.register("backend_requests", "Requests sent to backends by outcome", metrics.backend_requests_total.clone());
         registry.register("backend_upstreams", "Upstreams connected now, one per session", metrics.backend_upstreams.clone());
         registry.register(
             "isolation_signals",

@@ -246,10 +246,7 @@ impl EncodeMetric for BackendLevels {
 
 impl<L: Label> Histograms<L> {
     pub(super) fn new(bounds: &'static [f64]) -> Self {
-        let cell = |_: &L| Cell {
-            buckets: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(),
-            nanos: AtomicU64::new(0),
-        };
+        let cell = |_: &L| Cell { buckets: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(), nanos: AtomicU64::new(0) };
         Histograms { bounds, cells: L::ALL.iter().map(cell).collect(), label: std::marker::PhantomData }
     }
 

@@ -74,7 +74,8 @@ fn a_histogram_counts_into_the_bucket_of_its_duration() {
     metrics.request_seconds.observe(Method::ToolsCall, Duration::from_secs(7200));
     let text = metrics.encode();
     let bucket = |le: &str| value(&text, &format!("lockgate_request_seconds_bucket{{method=\"tools/call\",le=\"{le}\"}}"));
-    let bucket = |le: &str| bucket(le).or_else(|| value(&text, &format!("lockgate_request_seconds_bucket{{le=\"{le}\",method=\"tools/call\"}}")));
+    let bucket =
+        |le: &str| bucket(le).or_else(|| value(&text, &format!("lockgate_request_seconds_bucket{{le=\"{le}\",method=\"tools/call\"}}")));
     assert_eq!(bucket("0.0025").as_deref(), Some("0"), "{text}");
     assert_eq!(bucket("0.005").as_deref(), Some("1"));
     assert_eq!(bucket("600").as_deref(), Some("1"));

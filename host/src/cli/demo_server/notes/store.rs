@@ -49,17 +49,10 @@ impl Store {
     pub fn add(&mut self, text: String, title: Option<&str>) -> Result<Entry, String> {
         check_size(&text)?;
         if self.notes.len() >= MAX_NOTES {
-            return Err(format!(
-                "there are {MAX_NOTES} notes already; delete one first"
-            ));
+            return Err(format!("there are {MAX_NOTES} notes already; delete one first"));
         }
-        let title = title
-            .filter(|title| !title.trim().is_empty())
-            .unwrap_or(&text);
-        let note = Note {
-            title: short_title(title),
-            text,
-        };
+        let title = title.filter(|title| !title.trim().is_empty()).unwrap_or(&text);
+        let note = Note { title: short_title(title), text };
         self.last_id += 1;
         let entry = note.entry(self.last_id);
         self.notes.insert(self.last_id, note);
@@ -92,10 +85,7 @@ impl Store {
 
     /// All notes, oldest first.
     pub fn entries(&self) -> Vec<Entry> {
-        self.notes
-            .iter()
-            .map(|(id, note)| note.entry(*id))
-            .collect()
+        self.notes.iter().map(|(id, note)| note.entry(*id)).collect()
     }
 
     /// The text of the note at a URI.
@@ -126,12 +116,7 @@ impl Store {
 
 impl Note {
     fn entry(&self, id: u64) -> Entry {
-        Entry {
-            id,
-            uri: uri_of(id),
-            title: self.title.clone(),
-            size: self.text.len(),
-        }
+        Entry { id, uri: uri_of(id), title: self.title.clone(), size: self.text.len() }
     }
 }
 
@@ -145,21 +130,14 @@ fn no_note(id: u64) -> String {
 
 fn check_size(text: &str) -> Result<(), String> {
     if text.len() > MAX_TEXT {
-        return Err(format!(
-            "the note has {} bytes; at most {MAX_TEXT}",
-            text.len()
-        ));
+        return Err(format!("the note has {} bytes; at most {MAX_TEXT}", text.len()));
     }
     Ok(())
 }
 
 /// The first line with something on it, cut where it is too long.
 fn short_title(text: &str) -> String {
-    let line = text
-        .lines()
-        .map(str::trim)
-        .find(|line| !line.is_empty())
-        .unwrap_or("untitled");
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("untitled");
     let mut title: String = line.chars().take(MAX_TITLE).collect();
     if line.chars().nth(MAX_TITLE).is_some() {
         title.push('…');
@@ -179,23 +157,12 @@ mod tests {
     fn a_note_has_its_first_line_as_title_and_can_be_read_at_its_uri() {
         let mut store = Store::default();
         let entry = add(&mut store, "\n  milk  \nand bread");
-        assert_eq!(
-            (entry.title.as_str(), entry.uri.as_str()),
-            ("milk", "notes://1")
-        );
+        assert_eq!((entry.title.as_str(), entry.uri.as_str()), ("milk", "notes://1"));
         assert_eq!(store.text("notes://1"), Some("\n  milk  \nand bread"));
-        for uri in [
-            "notes://2",
-            "notes://01",
-            "notes://+1",
-            "notes://",
-            "clock://1",
-        ] {
+        for uri in ["notes://2", "notes://01", "notes://+1", "notes://", "clock://1"] {
             assert_eq!(store.text(uri), None, "{uri}");
         }
-        let titled = store
-            .add("x".to_owned(), Some(&"y".repeat(61)))
-            .expect("there is room");
+        let titled = store.add("x".to_owned(), Some(&"y".repeat(61))).expect("there is room");
         assert_eq!(titled.title, format!("{}…", "y".repeat(60)));
     }
 
@@ -205,12 +172,7 @@ mod tests {
         for _ in 0..MAX_NOTES {
             add(&mut store, "x");
         }
-        assert!(
-            store
-                .add("x".to_owned(), None)
-                .expect_err("full")
-                .contains("delete one")
-        );
+        assert!(store.add("x".to_owned(), None).expect_err("full").contains("delete one"));
         store.delete(MAX_NOTES as u64).expect("it is there");
         assert_eq!(add(&mut store, "x").id, MAX_NOTES as u64 + 1);
         assert!(store.edit(1, "x".repeat(MAX_TEXT + 1)).is_err());
