@@ -130,6 +130,10 @@ impl Upstream {
     pub async fn respond(&self, message: Wire) -> Result<(), BackendError> {
         let Some(message) = self.answered(message) else { return Ok(()) };
         let link = self.inner.connected()?;
+        if link.hello.version.is_modern() {
+            // Too late for the call that asked, and nothing that such a server could be sent (2026-07-28 changelog).
+            return Ok(());
+        }
         self.inner.bounded(SEND, link.send(&self.inner, &message)).await
     }
 

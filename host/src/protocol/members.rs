@@ -12,6 +12,12 @@ use std::ops::Range;
 /// When there is no object at `at`; no edit is made then.
 pub fn splice(raw: &Bytes, at: Range<usize>, out: impl Fn(&str) -> bool, add: &str, edits: &mut Edits) -> Result<(), serde_json::Error> {
     let object = Object::parse(&raw[at.clone()])?;
+    splice_object(raw, at, &object, out, add, edits);
+    Ok(())
+}
+
+/// As `splice`, for an object that was read from `raw` at `at` already.
+pub fn splice_object(raw: &Bytes, at: Range<usize>, object: &Object<'_>, out: impl Fn(&str) -> bool, add: &str, edits: &mut Edits) {
     // The text of a value begins with its brace, but a whole buffer may have blanks before it.
     let start = at.start + raw[at.clone()].iter().position(|&b| b == b'{').map_or(0, |brace| brace + 1);
     let (mut kept, mut before, mut lead) = (false, start, start);
@@ -38,7 +44,6 @@ pub fn splice(raw: &Bytes, at: Range<usize>, out: impl Fn(&str) -> bool, add: &s
         let comma = if kept && !add.is_empty() { "," } else { "" };
         edits.replace(start..lead, format!("{add}{comma}"));
     }
-    Ok(())
 }
 
 #[cfg(test)]

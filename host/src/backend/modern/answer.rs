@@ -3,7 +3,7 @@
 use crate::backend::error::BackendError;
 use crate::backend::inner::Inner;
 use crate::protocol::json::{self, Object};
-use crate::protocol::members::splice;
+use crate::protocol::members::splice_object;
 use crate::protocol::{Edits, Response, codes, method};
 use bytes::Bytes;
 
@@ -75,12 +75,13 @@ pub fn judge(inner: &Inner, mut response: Response, of: &str) -> Result<Verdict,
         of == method::TOOLS_CALL && object.members().any(|(name, value)| name == "structuredContent" && !json::is_object(value));
     let mut shaped = Edits::new();
     let out = |name: &str| NEW.contains(&name) || no_object && name == "structuredContent";
-    splice(&response.raw, response.body_at.clone(), out, "", &mut shaped).map_err(|_| inner.broke("its result is not an object"))?;
+    splice_object(&response.raw, response.body_at.clone(), &object, out, "", &mut shaped);
     if of == method::TOOLS_LIST {
         for tool in object.only("tools").and_then(json::array).unwrap_or_default() {
-            if Object::of(tool).is_some_and(|t| t.members().any(|(name, value)| name == "outputSchema" && !is_of_objects(value))) {
-                // An object, as it was read a line before.
-                let _ = splice(&response.raw, json::place(&response.raw, tool), |name| name == "outputSchema", "", &mut shaped);
+            let Some(object) = Object::of(tool) else { continue };
+            if object.members().any(|(name, value)| name == "outputSchema" && !is_of_objects(value)) {
+                let at = json::place(&response.raw, tool);
+                splice_object(&response.raw, at, &object, |name| name == "outputSchema", "", &mut shaped);
             }
         }
     }

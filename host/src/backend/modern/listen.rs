@@ -197,7 +197,7 @@ async fn keep_open(inner: &Arc<Inner>, link: &Arc<Link>) {
             Some((id, end)) = streams.next() => {
                 let (why, gone) = match end {
                     End::Stopped => continue,
-                    End::Closed => (Arc::from("it ended the subscription"), false),
+                    End::Closed => (Arc::<str>::from("it ended the subscription"), false),
                     End::Refused { why, never } => (why, never),
                 };
                 tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, %why, "a subscription ended");

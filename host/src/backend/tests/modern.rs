@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::codes;
+use crate::protocol::{RpcError, codes};
 use serde_json::Value;
 use std::path::PathBuf;
 
