@@ -87,7 +87,7 @@ impl Call {
         if self.done || !self.way.sent() {
             return;
         }
-        let notice = handshake::cancelled(self.id, reason);
+        let notice = handshake::cancelled(self.way.id().unwrap_or(self.id), reason);
         let _ = tokio::time::timeout(NOTICE, self.link.send(&self.inner, &notice)).await;
     }
 
@@ -120,7 +120,7 @@ impl Call {
             return self.inner.unavailable(format!("it could not be given the request within {:?}", self.clock.limit), None);
         }
         // The server is told that nobody waits any more (2025-11-25 lifecycle, "Timeouts").
-        let (inner, link, notice) = (self.inner.clone(), self.link.clone(), handshake::cancelled(self.id, None));
+        let (inner, link, notice) = (self.inner.clone(), self.link.clone(), handshake::cancelled(self.way.id().unwrap_or(self.id), None));
         self.inner.spawn(async move {
             let _ = tokio::time::timeout(NOTICE, link.send(&inner, &notice)).await;
         });
@@ -182,6 +182,14 @@ impl Way {
         }
     }
 
+    /// The id of the request that is under way now, where it is not the call's first.
+    fn id(&self) -> Option<u64> {
+        match self {
+            Way::Http { slot, .. } => slot.id(),
+            Way::Pipe(_) => None,
+        }
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>, inner: &Arc<Inner>) -> Poll<CallEvent> {
         match self {
             Way::Http { exchange, slot } => {
@@ -205,6 +213,8 @@ pub struct Slot(Arc<SlotState>);
 struct SlotState {
     event: Mutex<Option<CallEvent>>,
     sent: AtomicBool,
+    /// A call in rounds: the id of the present request, and whether it was written.
+    round: Mutex<Option<(u64, Arc<AtomicBool>)>>,
 }
 
 impl Slot {
@@ -220,8 +230,23 @@ impl Slot {
         self.0.sent.store(sent, Ordering::Relaxed);
     }
 
+    /// A round of the call begins, under this id; `written` is set when the server may have it.
+    pub fn begin(&self, id: u64, written: Arc<AtomicBool>) {
+        *lock(&self.0.round) = Some((id, written));
+    }
+
+    /// It is over: the server has no request of this call now.
+    pub fn finish(&self) {
+        *lock(&self.0.round) = None;
+    }
+
+    fn id(&self) -> Option<u64> {
+        lock(&self.0.round).as_ref().map(|(id, _)| *id)
+    }
+
     fn sent(&self) -> bool {
-        self.0.sent.load(Ordering::Relaxed)
+        let round = lock(&self.0.round).as_ref().map(|(_, written)| written.load(Ordering::Relaxed));
+        round.unwrap_or_else(|| self.0.sent.load(Ordering::Relaxed))
     }
 
     fn take(&self) -> Option<CallEvent> {

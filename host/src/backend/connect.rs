@@ -15,7 +15,7 @@ use super::inner::{DEMAND, Inner, Phase, lock};
 use super::link::{Link, Wiring};
 use super::restore;
 use super::target::{HttpTransport, Target};
-use super::{FromServer, ServerHello, pipe, stdio};
+use super::{FromServer, ServerHello, modern, pipe, stdio};
 use ::http::StatusCode;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::Arc;
@@ -174,6 +174,9 @@ fn may_be_older(status: Option<StatusCode>) -> bool {
 
 /// Says again what the session had set before the connection was lost.
 async fn restore(inner: &Arc<Inner>, link: &Arc<Link>) {
+    if link.hello.version.is_modern() {
+        return modern::begin(inner, link);
+    }
     let requests = lock(&inner.restore).requests();
     if requests.is_empty() {
         return;
@@ -282,7 +285,9 @@ async fn announce(inner: &Arc<Inner>) {
 /// What a client may read of a failed attempt, without the backend's name, which the error around it has.
 fn reason(error: &BackendError) -> String {
     match error {
-        BackendError::Unavailable { reason, .. } | BackendError::Broken { reason, .. } => reason.clone(),
+        BackendError::Unavailable { reason, .. } | BackendError::Broken { reason, .. } | BackendError::Input { reason, .. } => {
+            reason.clone()
+        }
         BackendError::Timeout { limit, .. } => format!("it did not answer initialize within {limit:?}"),
         BackendError::Status { status, .. } => format!("it refused initialize with HTTP status {status}"),
         BackendError::Protocol { reason, .. } => format!("it broke the protocol: {reason}"),

@@ -32,6 +32,9 @@ pub enum BackendError {
     /// Not MCP: wrong content type, malformed JSON, an answer to another id, a message over the size limit.
     #[error("backend `{backend}` broke the protocol: {reason}")]
     Protocol { backend: Arc<str>, reason: String },
+    /// The server asked the client for something that the call needs, and did not get it.
+    #[error("backend `{backend}` needs an answer of the client and did not get it: {reason}")]
+    Input { backend: Arc<str>, reason: String },
     /// The session (or the gateway) is closing.
     #[error("the session is closing")]
     Closed,
@@ -56,6 +59,7 @@ impl BackendError {
             BackendError::Broken { backend, .. } => (codes::BACKEND_FATE_UNKNOWN, "broken", Some(backend), None),
             BackendError::Status { backend, retry_after, .. } => (codes::BACKEND_UNAVAILABLE, "status", Some(backend), *retry_after),
             BackendError::Protocol { backend, .. } => (codes::BACKEND_PROTOCOL, "protocol", Some(backend), None),
+            BackendError::Input { backend, .. } => (codes::CLIENT_GONE, "input", Some(backend), None),
             BackendError::Closed => (codes::NO_SESSION, "closed", None, None),
         };
         let mut data = serde_json::json!({ "kind": kind, "retrySafe": self.fate() == Fate::NotRun });

@@ -3,16 +3,17 @@
 use super::error::BackendError;
 use super::handshake;
 use super::link::Link;
+use super::modern::Modern;
 use super::pipe::Pipe;
 use super::restore::Restore;
 use super::target::Backend;
 use super::waits::Questions;
 use super::{CallEvent, FromServer, Hello, Inbox};
-use crate::protocol::{Notification, RequestId, Wire};
+use crate::protocol::{Notification, RequestId, Response, Wire};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::Instant;
@@ -47,6 +48,8 @@ pub struct Inner {
     pub questions: Questions,
     pub restore: Mutex<Restore>,
     pub listening: AtomicBool,
+    /// Only where the server is of 2026-07-28.
+    modern: OnceLock<Box<Modern>>,
     pongs: Arc<Semaphore>,
     noise: Mutex<Noise>,
     /// No more calls; everything ends in an orderly way.
@@ -94,6 +97,7 @@ impl Inner {
             questions: Questions::default(),
             restore: Mutex::default(),
             listening: AtomicBool::new(false),
+            modern: OnceLock::new(),
             pongs: Arc::new(Semaphore::new(PONGS)),
             noise: Mutex::new(Noise { since: Instant::now(), count: 0 }),
             stop: CancellationToken::new(),
@@ -104,6 +108,20 @@ impl Inner {
 
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn modern(&self) -> &Modern {
+        self.modern.get_or_init(|| Box::new(Modern::new(&self.hello)))
+    }
+
+    /// Gives the answer to a question that came as the result of a call. False: it is none.
+    pub fn give_input(&self, answer: &Response) -> bool {
+        self.modern.get().is_some_and(|modern| modern.inputs.give(answer))
+    }
+
+    /// Whether such questions are open.
+    pub fn has_inputs(&self) -> bool {
+        self.modern.get().is_some_and(|modern| !modern.inputs.is_empty())
     }
 
     /// A task of this upstream: ended by `kill` at the latest.

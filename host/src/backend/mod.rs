@@ -12,6 +12,7 @@ mod handshake;
 mod http;
 mod inner;
 mod link;
+mod modern;
 mod pipe;
 mod restore;
 mod stdio;

@@ -1,5 +1,6 @@
 //! What a session has set at a backend and would lose with the connection: the log level and the resource subscriptions.
 
+use crate::protocol::json::Object;
 use crate::protocol::{Incoming, Wire, json, method};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -57,6 +58,17 @@ impl Restore {
                 self.subscriptions.remove(&uri);
             }
         }
+    }
+
+    /// JSON text of the log level.
+    pub fn level(&self) -> Option<String> {
+        let params = Object::parse(self.level.as_ref()?).ok()?;
+        params.only("level").map(|level| level.get().to_owned())
+    }
+
+    /// The subscribed URIs, in order.
+    pub fn uris(&self) -> impl Iterator<Item = &str> {
+        self.subscriptions.keys().map(String::as_str)
     }
 
     /// Method and params of each request to make, the log level first.

@@ -8,6 +8,7 @@ use super::error::BackendError;
 use super::http::{exchange, listen};
 use super::inner::{Inner, Phase, SEND, lock};
 use super::link::Wiring;
+use super::modern;
 use super::restore::Memo;
 use super::target::{Backend, Target};
 use super::{Hello, Inbox, Outbound, ServerHello, State};
@@ -72,6 +73,9 @@ impl Upstream {
         let inner = &self.inner;
         let deadline = Instant::now() + limit;
         let link = inner.ready(limit).await?;
+        if link.hello.version.is_modern() {
+            return modern::call(inner, link, out, deadline, limit);
+        }
         let id = inner.next_id();
         let mut edits = out.edits;
         let wants_progress = out.progress_token_at.is_some();
@@ -105,6 +109,10 @@ impl Upstream {
     pub async fn notify(&self, message: Wire) -> Result<(), BackendError> {
         let inner = &self.inner;
         let link = inner.ready(SEND).await?;
+        if link.hello.version.is_modern() {
+            // It has no notifications from clients but the cancellation of a request (2026-07-28 changelog).
+            return Ok(());
+        }
         let sending = async {
             match link.send(inner, &message).await {
                 // The session was lost: it belongs to the next one.
@@ -120,23 +128,30 @@ impl Upstream {
 
     /// Sends the answer to a request of the server; bounded. Never waits for a call to be read.
     pub async fn respond(&self, message: Wire) -> Result<(), BackendError> {
+        let Some(message) = self.answered(message) else { return Ok(()) };
         let link = self.inner.connected()?;
-        let message = self.answered(message);
+        if link.hello.version.is_modern() {
+            // Too late for the call that asked, and nothing that such a server could be sent (2026-07-28 changelog).
+            return Ok(());
+        }
         self.inner.bounded(SEND, link.send(&self.inner, &message)).await
     }
 
-    /// Ends the wait of the call that the answered question belongs to.
-    fn answered(&self, message: Wire) -> Wire {
-        if self.inner.questions.is_empty() {
-            return message;
+    /// Ends the wait of the call that the answered question belongs to. None when the call itself has taken the answer.
+    fn answered(&self, message: Wire) -> Option<Wire> {
+        if self.inner.questions.is_empty() && !self.inner.has_inputs() {
+            return Some(message);
         }
         let raw = message.into_bytes();
         if let Ok(Incoming::Response(response)) = Incoming::parse(raw.clone())
             && let Some(id) = &response.id
         {
             self.inner.questions.answered(id);
+            if self.inner.give_input(&response) {
+                return None;
+            }
         }
-        raw.into()
+        Some(raw.into())
     }
 
     /// From now on keeps the GET stream of streamable HTTP open. Other transports bring everything anyway.
@@ -171,7 +186,7 @@ impl Drop for Upstream {
 }
 
 /// Requests whose messages no client waits for.
-fn is_own_business(name: &str) -> bool {
+pub(super) fn is_own_business(name: &str) -> bool {
     matches!(
         name,
         method::INITIALIZE

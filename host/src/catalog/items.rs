@@ -1,6 +1,7 @@
 //! The items of one backend's list result, with the place of each name: what publishing rewrites.
 
 use crate::protocol::json::{self, Object};
+use crate::protocol::{Edits, Response};
 use bytes::Bytes;
 use lockgate_policy::Kind;
 use std::ops::Range;
@@ -28,6 +29,8 @@ pub struct Page {
     pub unnamed: usize,
     pub next_cursor: Option<String>,
     pub next_cursor_at: Option<Range<usize>>,
+    /// What has to be changed in it for the era of the client.
+    pub shaped: Edits,
 }
 
 /// The member of a list result that holds the items, and the member of an item that names it.
@@ -41,8 +44,13 @@ pub fn members(kind: Kind) -> (&'static str, &'static str) {
 }
 
 impl Page {
+    /// Reads the result of an answer.
+    pub fn of(kind: Kind, answer: &Response) -> Result<Page, String> {
+        Ok(Page { shaped: answer.shaped.clone(), ..Page::read(kind, &answer.raw, answer.body_at.clone())? })
+    }
+
     /// Reads the result at `result_at` of `raw`. The error says what is wrong with it.
-    pub fn read(kind: Kind, raw: &Bytes, result_at: Range<usize>) -> Result<Page, String> {
+    fn read(kind: Kind, raw: &Bytes, result_at: Range<usize>) -> Result<Page, String> {
         let (list, name) = members(kind);
         let object = Object::parse(&raw[result_at]).map_err(|e| format!("the result of a list is not an object: {e}"))?;
         let items_value =
@@ -55,6 +63,7 @@ impl Page {
             unnamed: 0,
             next_cursor: None,
             next_cursor_at: None,
+            shaped: Edits::new(),
         };
         for value in values {
             let item = Object::of(value).and_then(|o| {

@@ -116,7 +116,7 @@ impl Gateway {
         let out = Outbound { request: job.request.clone(), edits, progress_token_at: None };
         match self.send(job, backend, out, None, limit).await {
             Relayed::Answer(response) if response.ok => {
-                let page = Page::read(kind, &response.raw, response.body_at.clone());
+                let page = Page::of(kind, &response);
                 page.map_err(|reason| BackendError::Protocol { backend: session.host.backends[backend].name.clone(), reason }.to_rpc())
             }
             Relayed::Answer(response) => {
@@ -226,9 +226,7 @@ impl Gateway {
         let broken = |reason: String| BackendError::Protocol { backend: upstream.name().clone(), reason };
         loop {
             match call.next().await {
-                CallEvent::Answer(response) if response.ok => {
-                    return Page::read(kind, &response.raw, response.body_at.clone()).map_err(broken);
-                }
+                CallEvent::Answer(response) if response.ok => return Page::of(kind, &response).map_err(broken),
                 CallEvent::Answer(response) => {
                     return Err(broken(format!("a list was answered with error {}", response.error_code().unwrap_or_default())));
                 }
@@ -260,8 +258,9 @@ fn down(session: &Session) -> Vec<Missing> {
 /// The result of the only backend, changed where names differ: everything else stays as it was sent.
 fn single(job: &Job, part: &Part, names: &[Option<Arc<str>>], next: Option<String>) -> Wire {
     let page = &part.page;
-    let mut edits = Edits::new();
+    let mut edits = page.shaped.clone();
     if page.unnamed > 0 || names.iter().any(Option::is_none) {
+        edits = edits.outside(&page.items_at);
         let (mut items, mut any) = (Wire::new(), false);
         items.push(Bytes::from_static(b"["));
         push_items(&mut items, page, names, &mut any);
@@ -290,12 +289,10 @@ fn push_items(out: &mut Wire, page: &Page, names: &[Option<Arc<str>>], any: &mut
         if std::mem::replace(any, true) {
             out.push(Bytes::from_static(b","));
         }
-        if *name == item.name {
-            out.push(page.raw.slice(item.at.clone()));
-        } else {
-            out.push(page.raw.slice(item.at.start..item.name_at.start));
-            out.push(json::quote(name));
-            out.push(page.raw.slice(item.name_at.end..item.at.end));
+        let mut edits = page.shaped.inside(&item.at);
+        if *name != item.name {
+            edits.replace(item.name_at.clone(), json::quote(name));
         }
+        out.extend(edits.apply_in(&page.raw, item.at.clone()));
     }
 }

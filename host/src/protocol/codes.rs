@@ -12,6 +12,12 @@ pub const INVALID_PARAMS: i64 = -32602;
 pub const INTERNAL_ERROR: i64 = -32603;
 /// Resource not found, up to 2025-11-25 (server/resources, "Error Handling").
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
+/// Headers do not say what the body says (2026-07-28).
+pub const HEADER_MISMATCH: i64 = -32020;
+/// The request needs a capability that its client did not declare (2026-07-28).
+pub const MISSING_CAPABILITY: i64 = -32021;
+/// The revision that the request names is not spoken (2026-07-28).
+pub const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// A backend is down, or cannot be reached. Nothing was run.
 pub const BACKEND_UNAVAILABLE: i64 = -31001;

@@ -45,6 +45,8 @@ pub struct Response {
     pub ok: bool,
     /// The place of the `result` or `error` value.
     pub body_at: Range<usize>,
+    /// What has to be changed in it for a client of another era. Part of every `rewritten`.
+    pub shaped: Edits,
 }
 
 /// Why bytes are not a message. `id` is the id of the request wherever it could be read.
@@ -118,7 +120,7 @@ impl Incoming {
             Some(value) if id.is_none() && (ok || !json::is_null(value)) => return Err("member `id` must be a string or an integer"),
             Some(value) => json::place(raw, value),
         };
-        Ok(Incoming::Response(Response { id, id_at, ok, body_at: json::place(raw, body), raw: raw.clone() }))
+        Ok(Incoming::Response(Response { id, id_at, ok, body_at: json::place(raw, body), raw: raw.clone(), shaped: Edits::new() }))
     }
 
     pub fn raw(&self) -> &Bytes {
@@ -219,6 +221,7 @@ impl Request {
 impl Response {
     /// The message under the id that its receiver knows, with the other replacements made.
     pub fn rewritten(&self, id: &RequestId, mut edits: Edits) -> Wire {
+        edits.extend(&self.shaped);
         if self.id_at.is_empty() {
             // An error without an id: it becomes one that says which request it answers.
             let start = self.raw.iter().position(|&b| b == b'{').map_or(0, |at| at + 1);

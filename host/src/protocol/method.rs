@@ -1,4 +1,4 @@
-//! Method names (2025-11-25 schema; earlier revisions are subsets).
+//! Method names (2025-11-25 schema, of which earlier revisions are subsets; 2026-07-28 where it says so).
 
 pub const INITIALIZE: &str = "initialize";
 pub const PING: &str = "ping";
@@ -16,6 +16,10 @@ pub const SET_LEVEL: &str = "logging/setLevel";
 pub const ROOTS_LIST: &str = "roots/list";
 pub const SAMPLING: &str = "sampling/createMessage";
 pub const ELICITATION: &str = "elicitation/create";
+/// 2026-07-28.
+pub const DISCOVER: &str = "server/discover";
+/// 2026-07-28.
+pub const LISTEN: &str = "subscriptions/listen";
 
 pub const INITIALIZED: &str = "notifications/initialized";
 pub const CANCELLED: &str = "notifications/cancelled";
@@ -26,3 +30,5 @@ pub const PROMPTS_CHANGED: &str = "notifications/prompts/list_changed";
 pub const RESOURCES_CHANGED: &str = "notifications/resources/list_changed";
 pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
 pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
+/// 2026-07-28.
+pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";

@@ -9,11 +9,14 @@ pub enum Version {
     V2025_03_26,
     V2025_06_18,
     V2025_11_25,
+    /// Without sessions: every request says who asks. Never the outcome of `initialize`.
+    V2026_07_28,
 }
 
 impl Version {
     /// The newest revision that begins with `initialize`.
     pub const LATEST: Version = Version::V2025_11_25;
+    /// The revisions that begin with `initialize`.
     pub const ALL: [Version; 4] = [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25];
 
     pub fn as_str(self) -> &'static str {
@@ -22,9 +25,16 @@ impl Version {
             Version::V2025_03_26 => "2025-03-26",
             Version::V2025_06_18 => "2025-06-18",
             Version::V2025_11_25 => "2025-11-25",
+            Version::V2026_07_28 => "2026-07-28",
         }
     }
 
+    /// Whether each request carries its own metadata instead of a session's (2026-07-28 versioning: "modern").
+    pub fn is_modern(self) -> bool {
+        self >= Version::V2026_07_28
+    }
+
+    /// A revision as `initialize` and the version header of a session name it: never a modern one.
     pub fn parse(text: &str) -> Option<Version> {
         Self::ALL.into_iter().find(|v| v.as_str() == text)
     }
@@ -55,5 +65,17 @@ impl Version {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn initialize_never_leads_to_a_modern_revision() {
+        assert_eq!(Version::parse("2026-07-28"), None);
+        assert_eq!(Version::negotiate("2026-07-28"), Version::V2025_11_25);
+        assert!(Version::V2026_07_28.is_modern() && !Version::LATEST.is_modern());
     }
 }

@@ -109,18 +109,40 @@ impl Edits {
         self
     }
 
+    /// The other's replacements too.
+    pub fn extend(&mut self, other: &Edits) {
+        self.list.extend_from_slice(&other.list);
+    }
+
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
+    /// Those whose places are inside of `part`.
+    pub fn inside(&self, part: &Range<usize>) -> Edits {
+        let inside = |place: &Range<usize>| place.start >= part.start && place.end <= part.end;
+        Edits { list: self.list.iter().filter(|(place, _)| inside(place)).cloned().collect() }
+    }
+
+    /// Those whose places are outside of `part`.
+    pub fn outside(&self, part: &Range<usize>) -> Edits {
+        let outside = |place: &Range<usize>| place.end <= part.start || place.start >= part.end;
+        Edits { list: self.list.iter().filter(|(place, _)| outside(place)).cloned().collect() }
+    }
+
     /// `raw` with all replacements made. An edit that overlaps an earlier place or lies outside of `raw` is left out: that is a
     /// fault of the caller, caught in debug builds, and must not become a panic on a peer's bytes.
-    pub fn apply(mut self, raw: &Bytes) -> Wire {
+    pub fn apply(self, raw: &Bytes) -> Wire {
+        self.apply_in(raw, 0..raw.len())
+    }
+
+    /// Of `part` of `raw` only, which all the places must be in.
+    pub fn apply_in(mut self, raw: &Bytes, part: Range<usize>) -> Wire {
         self.list.sort_by_key(|(place, _)| place.start);
         let mut out = Wire::new();
-        let mut at = 0;
+        let mut at = part.start;
         for (place, text) in self.list {
-            let fits = place.start >= at && place.start <= place.end && place.end <= raw.len();
+            let fits = place.start >= at && place.start <= place.end && place.end <= part.end;
             debug_assert!(fits, "edit {place:?} does not fit (at {at}, length {})", raw.len());
             if fits {
                 out.push(raw.slice(at..place.start));
@@ -128,7 +150,7 @@ impl Edits {
                 at = place.end;
             }
         }
-        out.push(raw.slice(at..));
+        out.push(raw.slice(at..part.end));
         out
     }
 }

@@ -4,6 +4,7 @@ use super::{Entry, Pipe};
 use crate::backend::error::BackendError;
 use crate::backend::http::sink::progress_token;
 use crate::backend::inner::{Inner, lock};
+use crate::backend::modern::listen::stream_of;
 use crate::backend::{CallEvent, FromServer};
 use crate::protocol::{Incoming, RequestId, method, salvage};
 use bytes::Bytes;
@@ -26,6 +27,7 @@ impl Pipe {
                 return;
             }
         };
+        let Some(message) = self.older(inner, message).await else { return };
         match message {
             Incoming::Response(response) => match response.id.as_ref().and_then(number).and_then(|id| lock(&self.calls).live.remove(&id)) {
                 Some(entry) => give(entry.events, CallEvent::Answer(response)).await,
@@ -57,6 +59,25 @@ impl Pipe {
                 None => inner.tell(FromServer::Notification(note)).await,
             },
         }
+    }
+
+    /// Takes what only a server of 2026-07-28 sends, or may not send; hands back the rest.
+    async fn older(&self, inner: &Arc<Inner>, message: Incoming) -> Option<Incoming> {
+        if !self.is_modern() {
+            return Some(message);
+        }
+        match message {
+            Incoming::Request(_) => inner.noise("a request of a server of 2026-07-28, which may make none, was dropped"),
+            Incoming::Notification(note) => {
+                let Some(stream) = stream_of(&note) else { return Some(Incoming::Notification(note)) };
+                let events = lock(&self.calls).live.get(&stream).map(|e| e.events.clone());
+                if let Some(events) = events {
+                    give(events, CallEvent::Notification(note)).await;
+                }
+            }
+            response @ Incoming::Response(_) => return Some(response),
+        }
+        None
     }
 
     /// A message was larger than the limit; `head` is how it began.

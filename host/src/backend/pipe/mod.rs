@@ -31,6 +31,8 @@ pub struct Pipe {
     /// Cancelled to end the pipe in an orderly way.
     pub stop: CancellationToken,
     ended: CancellationToken,
+    /// The server is of 2026-07-28.
+    modern: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -84,7 +86,16 @@ pub struct Registered {
 
 impl Pipe {
     pub fn new(outlet: Outlet, stop: CancellationToken) -> Arc<Pipe> {
-        Arc::new(Pipe { calls: Mutex::default(), outlet, stop, ended: CancellationToken::new() })
+        Arc::new(Pipe { calls: Mutex::default(), outlet, stop, ended: CancellationToken::new(), modern: AtomicBool::new(false) })
+    }
+
+    /// From now on what comes is read by the rules of 2026-07-28.
+    pub fn set_modern(&self) {
+        self.modern.store(true, Ordering::Relaxed);
+    }
+
+    fn is_modern(&self) -> bool {
+        self.modern.load(Ordering::Relaxed)
     }
 
     /// Puts a request on the pipe. `owns`: see `Entry`.
@@ -180,6 +191,11 @@ impl Pipe {
 impl Registered {
     pub fn written(&self) -> bool {
         self.written.load(Ordering::Relaxed)
+    }
+
+    /// Set when writing begins.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        self.written.clone()
     }
 
     pub fn poll(&mut self, cx: &mut Context<'_>, inner: &Arc<Inner>) -> Poll<CallEvent> {

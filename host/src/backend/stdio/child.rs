@@ -3,9 +3,9 @@
 use super::lines::{Line, Lines};
 use super::stderr;
 use crate::backend::error::BackendError;
-use crate::backend::handshake;
 use crate::backend::inner::Inner;
 use crate::backend::link::{Link, Wiring};
+use crate::backend::modern::era;
 use crate::backend::pipe::{LastWord, OUTGOING, Outgoing, Outlet, Pipe};
 use crate::backend::target::Target;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -50,10 +50,7 @@ pub async fn open(inner: &Arc<Inner>, epoch: u64) -> Result<Link, BackendError> 
     tracing::info!(backend = %inner.backend.name, session = %inner.hello.session_tag, pid = child.id(), "started");
     inner.tasks.spawn(live(inner.clone(), pipe.clone(), Parts { child, group, stdin, stdout, stderr, outgoing }));
 
-    let id = inner.next_id();
-    let answer = pipe.request(inner, id, handshake::initialize(&inner.hello, id)).await?;
-    let hello = handshake::read(&inner.backend.name, &answer)?;
-    pipe.send(inner, handshake::initialized()).await?;
+    let hello = era::shake(inner, &pipe).await?;
     guard.disarm();
     Ok(Link { epoch, hello: Arc::new(hello), wiring: Wiring::Pipe(pipe) })
 }

@@ -1,6 +1,7 @@
 //! Tests of the room against raw servers on loopback and small child scripts.
 
 mod http;
+mod modern;
 mod sse;
 mod stdio;
 

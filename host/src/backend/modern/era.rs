@@ -1,0 +1,105 @@
+//! Which era a server is of, found out on a pipe: `initialize` first, since the client is of that era and a server of both is then
+//! spoken to in the client's; where it is refused, `server/discover` (2026-07-28 versioning, server/discover).
+
+use crate::backend::error::BackendError;
+use crate::backend::inner::Inner;
+use crate::backend::pipe::Pipe;
+use crate::backend::{ServerHello, handshake};
+use crate::protocol::json::{self, Object};
+use crate::protocol::{Response, Version, Wire, codes, meta, method};
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Shakes hands on a fresh pipe. The caller bounds the time.
+pub async fn shake(inner: &Arc<Inner>, pipe: &Arc<Pipe>) -> Result<ServerHello, BackendError> {
+    let id = inner.next_id();
+    let answer = pipe.request(inner, id, handshake::initialize(&inner.hello, id)).await?;
+    if !may_be_modern(&answer) {
+        let hello = handshake::read(&inner.backend.name, &answer)?;
+        pipe.send(inner, handshake::initialized()).await?;
+        return Ok(hello);
+    }
+    let id = inner.next_id();
+    let found = read(inner, &pipe.request(inner, id, discover(inner, id)).await?);
+    match found {
+        Ok(hello) => {
+            pipe.set_modern();
+            Ok(hello)
+        }
+        Err(Refused::NotModern(why)) => {
+            tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, %why, "not a server of 2026-07-28 either");
+            Err(handshake::read(&inner.backend.name, &answer).err().unwrap_or(why))
+        }
+        Err(Refused::Failed(error)) => Err(error),
+    }
+}
+
+/// Whether this answer to `initialize` may come from a server that does not have it.
+pub fn may_be_modern(answer: &Response) -> bool {
+    if answer.ok {
+        let body = answer.body();
+        let named = Object::parse(&body).ok().and_then(|o| json::string(o.only("protocolVersion")?).map(|v| v.into_owned()));
+        return named.is_some_and(|v| v == Version::V2026_07_28.as_str());
+    }
+    matches!(
+        answer.error_code(),
+        Some(
+            codes::METHOD_NOT_FOUND
+                | codes::INVALID_PARAMS
+                | codes::INVALID_REQUEST
+                | codes::UNSUPPORTED_VERSION
+                | codes::MISSING_CAPABILITY
+                | codes::HEADER_MISMATCH
+        )
+    )
+}
+
+pub fn discover(inner: &Inner, id: u64) -> Wire {
+    let members = inner.modern().meta.members(None);
+    Wire::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{}\",\"params\":{{\"_meta\":{{{members}}}}}}}", method::DISCOVER))
+}
+
+/// Why `server/discover` brought nothing.
+pub enum Refused {
+    /// The server does not have the method, or not this era.
+    NotModern(BackendError),
+    Failed(BackendError),
+}
+
+/// Reads the answer to `server/discover`.
+pub fn read(inner: &Inner, answer: &Response) -> Result<ServerHello, Refused> {
+    let failed = |reason: &str| Refused::Failed(inner.broke(reason));
+    let body = answer.body();
+    let object = Object::parse(&body).map_err(|_| failed("the result of server/discover is not an object"))?;
+    let versions = |of: &Object<'_>, name: &str| -> Vec<String> {
+        let list = of.only(name).and_then(json::array).unwrap_or_default();
+        list.into_iter().filter_map(json::string).take(16).map(|v| v.chars().filter(|c| !c.is_control()).take(20).collect()).collect()
+    };
+    if !answer.ok {
+        let text = super::answer::error_text(&object);
+        let data = object.only("data").and_then(Object::of);
+        return Err(match answer.error_code() {
+            Some(codes::UNSUPPORTED_VERSION) => {
+                let supported = data.map(|d| versions(&d, "supported")).unwrap_or_default().join(", ");
+                Refused::Failed(inner.unavailable(format!("it speaks only these revisions: {supported}"), None))
+            }
+            Some(codes::MISSING_CAPABILITY) => Refused::Failed(inner.unavailable(format!("it refused server/discover with {text}"), None)),
+            _ => Refused::NotModern(inner.unavailable(format!("it refused server/discover with {text}"), None)),
+        });
+    }
+    let supported = versions(&object, "supportedVersions");
+    if !supported.iter().any(|v| v == Version::V2026_07_28.as_str()) {
+        return Err(Refused::Failed(inner.unavailable(format!("it speaks only these revisions: {}", supported.join(", ")), None)));
+    }
+    let text = |value: Option<&serde_json::value::RawValue>| {
+        value.filter(|v| json::is_object(v)).map(|v| Bytes::copy_from_slice(v.get().as_bytes()))
+    };
+    let of_itself = object.only("_meta").and_then(Object::of);
+    Ok(ServerHello {
+        version: Version::V2026_07_28,
+        capabilities: text(object.only("capabilities")).unwrap_or_else(|| Bytes::from_static(b"{}")),
+        server_info: text(of_itself.and_then(|m| m.only(meta::SERVER_INFO)))
+            .unwrap_or_else(|| Bytes::from(format!("{{\"name\":{},\"version\":\"\"}}", json::quote(&inner.backend.name)))),
+        instructions: object.only("instructions").and_then(json::string).map(|t| t.into_owned()),
+    })
+}
