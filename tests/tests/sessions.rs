@@ -669,3 +669,17 @@ async fn sigterm_lets_calls_finish_and_closes_everything() {
     assert!(gateway.wait().await.success(), "{}", gateway.log());
     backend.has_sessions(0).await;
 }
+
+#[tokio::test]
+async fn a_call_that_the_end_of_its_session_cuts_is_not_said_to_be_safe_to_repeat() {
+    let backend = Backend::builder("b").tool("t").on("tools/call", |call: Call| async move { call.hang().await }).start().await;
+    let gateway = Gateway::start(&http_backends(&[("one", &backend.url())])).await;
+    let session = Arc::new(gateway.initialize().await);
+    let caller = session.clone();
+    let call = tokio::spawn(async move { caller.error("tools/call", json!({ "name": "t", "arguments": {} })).await });
+    backend.saw("tools/call", 1).await;
+    assert_eq!(session.delete().await, 204);
+    let error = within("the end of the call", call).await.expect("no panic");
+    assert_eq!(error["data"]["retrySafe"], false, "{error}");
+    gateway.stop().await;
+}

@@ -36,14 +36,14 @@ pub enum BackendError {
     #[error("backend `{backend}` needs an answer of the client and did not get it: {reason}")]
     Input { backend: Arc<str>, reason: String },
     /// The session (or the gateway) is closing.
-    #[error("the session is closing")]
+    #[error("the session ended before the call was answered; whether it was run is not known")]
     Closed,
 }
 
 impl BackendError {
     pub fn fate(&self) -> Fate {
         match self {
-            BackendError::Unavailable { .. } | BackendError::Closed => Fate::NotRun,
+            BackendError::Unavailable { .. } => Fate::NotRun,
             BackendError::Status { status, .. } if *status < 500 => Fate::NotRun,
             _ => Fate::Unknown,
         }
@@ -57,10 +57,11 @@ impl BackendError {
             }
             BackendError::Timeout { backend, .. } => (codes::BACKEND_TIMEOUT, "timeout", Some(backend), None),
             BackendError::Broken { backend, .. } => (codes::BACKEND_FATE_UNKNOWN, "broken", Some(backend), None),
+            BackendError::Status { backend, status, .. } if *status >= 500 => (codes::BACKEND_FATE_UNKNOWN, "status", Some(backend), None),
             BackendError::Status { backend, retry_after, .. } => (codes::BACKEND_UNAVAILABLE, "status", Some(backend), *retry_after),
             BackendError::Protocol { backend, .. } => (codes::BACKEND_PROTOCOL, "protocol", Some(backend), None),
             BackendError::Input { backend, .. } => (codes::CLIENT_GONE, "input", Some(backend), None),
-            BackendError::Closed => (codes::NO_SESSION, "closed", None, None),
+            BackendError::Closed => (codes::BACKEND_FATE_UNKNOWN, "closed", None, None),
         };
         let mut data = serde_json::json!({ "kind": kind, "retrySafe": self.fate() == Fate::NotRun });
         if let Some(backend) = backend {
@@ -70,5 +71,26 @@ impl BackendError {
             data["retryAfterMs"] = serde_json::Value::from(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         }
         RpcError::new(code, self.to_string()).with_data(data)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_been_run_is_never_said_to_be_safe_to_repeat() {
+        let status = |status| BackendError::Status { backend: "b".into(), status, retry_after: None };
+        for (error, safe, code) in [
+            (BackendError::Closed, false, codes::BACKEND_FATE_UNKNOWN),
+            (status(500), false, codes::BACKEND_FATE_UNKNOWN),
+            (status(403), true, codes::BACKEND_UNAVAILABLE),
+            (BackendError::Broken { backend: "b".into(), reason: "r".into() }, false, codes::BACKEND_FATE_UNKNOWN),
+            (BackendError::Unavailable { backend: "b".into(), reason: "r".into(), retry_after: None }, true, codes::BACKEND_UNAVAILABLE),
+        ] {
+            let rpc = error.to_rpc();
+            assert_eq!(rpc.code, code, "{error}");
+            assert!(rpc.data.unwrap().contains(&format!("\"retrySafe\":{safe}")), "{error}");
+        }
     }
 }

@@ -235,10 +235,10 @@ pub struct LimitsFile {
     /// Open connections of clients; one more waits to be accepted. 1 to 1000000. The process needs as many file descriptors.
     #[schemars(range(min = 1, max = 1000000), extend("default" = 10000))]
     pub connections: Option<u64>,
-    /// Events that a stream keeps for a client that reconnects with `Last-Event-ID`. 0 to 65536; 0 turns resumption off.
+    /// Events that a session keeps for a client that reconnects with `Last-Event-ID`. 0 to 65536; 0 turns resumption off.
     #[schemars(range(min = 0, max = 65536), extend("default" = 256))]
     pub replay_events: Option<u64>,
-    /// Bytes that a stream keeps for the same purpose; the older events make room. 0 to 256MiB; 0 turns resumption off.
+    /// Bytes that a session keeps for the same purpose; the older events make room. 0 to 256MiB; 0 turns resumption off.
     #[schemars(extend("default" = "1MiB"))]
     pub replay_bytes: Option<Size>,
     /// Requests from backends (sampling, elicitation, roots) that may wait for one session's client; one more is answered with an

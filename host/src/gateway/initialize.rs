@@ -63,7 +63,7 @@ impl Gateway {
         let limit = self.settings.initialize_timeout;
         let tag = session.tag();
         let ready = session.upstreams().iter().map(|u| async move {
-            match u.ready(limit).await {
+            match u.ready(limit.min(u.backend().timeouts.initialize)).await {
                 Ok(hello) => Some(hello),
                 Err(error) => {
                     tracing::warn!(session = %tag, backend = %u.name(), %error, "session starts without a backend");

@@ -2,7 +2,7 @@
 
 use super::{Gateway, Refusal, Reply};
 use crate::backend::BackendError;
-use crate::protocol::{Request, RequestId, RpcError, Wire, codes};
+use crate::protocol::{Request, RequestId, RpcError, Wire, codes, json};
 use crate::session::streams::StreamId;
 use crate::session::{Begin, CallControl, Session};
 use crate::telemetry::metrics::{Admission, Method, Outcome as Counted};
@@ -56,6 +56,10 @@ impl Gateway {
         F: Future<Output = Outcome> + Send,
         W: FnOnce(Arc<Gateway>, Arc<Job>) -> F + Send + 'static,
     {
+        // A server that cannot read `_meta` may not answer at all, so what is wrong with it is said here.
+        if let Err(why) = check_meta(&request) {
+            return Ok(Reply::Now(RpcError::invalid_params(why).to_message(Some(&request.id))));
+        }
         let control = match session.begin(&request) {
             Begin::Started(control) => control,
             Begin::Duplicate => {
@@ -115,5 +119,42 @@ impl Gateway {
             gateway.metrics.request_seconds.observe(Method::of(&method), started.elapsed());
         });
         Ok(Reply::Stream(reader))
+    }
+}
+
+/// `params._meta` is an object, and a progress token in it a string or an integer.
+fn check_meta(request: &Request) -> Result<(), String> {
+    match request.param(&["_meta"])? {
+        Some(meta) if !json::is_object(meta) => Err("`params._meta` must be an object".into()),
+        _ => request.progress_token().map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Incoming;
+
+    #[test]
+    fn a_meta_that_servers_stumble_over_is_refused() {
+        let check = |meta: &str| {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","_meta":{meta}}}}}"#);
+            let Ok(Incoming::Request(request)) = Incoming::parse(text.into()) else { panic!("not a request") };
+            check_meta(&request)
+        };
+        for good in ["{}", r#"{"progressToken":"a"}"#, r#"{"progressToken":7,"x":null}"#] {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "5",
+            "\"x\"",
+            "[]",
+            "null",
+            r#"{"progressToken":1.5}"#,
+            r#"{"progressToken":null}"#,
+            r#"{"progressToken":1,"progressToken":2}"#,
+        ] {
+            assert!(check(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -117,6 +117,12 @@ impl Gateway {
         match self.send(job, backend, out, None, limit).await {
             Relayed::Answer(response) if response.ok => {
                 let page = Page::of(kind, &response);
+                if let Ok(page) = &page
+                    && page.unnamed > 0
+                {
+                    let backend = &session.host.backends[backend].name;
+                    tracing::warn!(session = %session.tag(), %backend, items = page.unnamed, "items without a readable name were left out of a list");
+                }
                 page.map_err(|reason| BackendError::Protocol { backend: session.host.backends[backend].name.clone(), reason }.to_rpc())
             }
             Relayed::Answer(response) => {

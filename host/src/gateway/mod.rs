@@ -219,7 +219,11 @@ impl Refusal {
     }
 
     fn overloaded(status: StatusCode, message: String) -> Self {
-        Refusal { status, error: RpcError::new(codes::OVERLOADED, message), retry_after: Some(Duration::from_secs(1)) }
+        Refusal {
+            status,
+            error: RpcError::new(codes::OVERLOADED, message).with_data(serde_json::json!({ "kind": "overloaded", "retrySafe": true })),
+            retry_after: Some(Duration::from_secs(1)),
+        }
     }
 }
 

@@ -171,7 +171,7 @@ impl Messages {
             match message::batch(&raw) {
                 None => return Ok(Some(raw)),
                 Some(Ok(messages)) => self.waiting.extend(messages),
-                Some(Err(error)) => return Err(ReadError::Bad(format!("its answer is {error}"))),
+                Some(Err(error)) => return Err(ReadError::Bad(format!("its answer cannot be read: {error}"))),
             }
         }
     }

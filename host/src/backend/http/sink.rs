@@ -30,7 +30,7 @@ pub async fn take(inner: &Arc<Inner>, id: Option<u64>, raw: Bytes, sink: &Sink<'
             inner.noise(&format!("a message on the GET stream was skipped: {error}"));
             return Ok(Answered::NotYet);
         }
-        Err(error) => return Err(inner.broke(format!("its answer is {error}"))),
+        Err(error) => return Err(inner.broke(format!("its answer cannot be read: {error}"))),
     };
     match message {
         Incoming::Response(response) => match id {

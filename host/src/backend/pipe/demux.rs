@@ -6,7 +6,7 @@ use crate::backend::http::sink::progress_token;
 use crate::backend::inner::{Inner, lock};
 use crate::backend::modern::listen::stream_of;
 use crate::backend::{CallEvent, FromServer};
-use crate::protocol::{Incoming, RequestId, method, salvage};
+use crate::protocol::{Incoming, RequestId, Response, method, salvage};
 use bytes::Bytes;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -20,7 +20,7 @@ impl Pipe {
                 // Programs print all sorts of things; only what means to be JSON-RPC can have been an answer.
                 match error.id.as_ref().and_then(number) {
                     Some(id) if memchr::memmem::find(&raw, b"\"jsonrpc\"").is_some() => {
-                        self.fail(id, inner.broke(format!("its answer is {error}")))
+                        self.fail(id, inner.broke(format!("its answer cannot be read: {error}")))
                     }
                     _ => inner.noise("a message on its stream or stdout that is no MCP message was skipped"),
                 }
@@ -29,8 +29,9 @@ impl Pipe {
         };
         let Some(message) = self.older(inner, message).await else { return };
         match message {
-            Incoming::Response(response) => match response.id.as_ref().and_then(number).and_then(|id| lock(&self.calls).live.remove(&id)) {
+            Incoming::Response(response) => match self.answered(&response) {
                 Some(entry) => give(entry.events, CallEvent::Answer(response)).await,
+                None if response.id.is_none() => inner.noise("an error that names no request was dropped"),
                 None => {
                     tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, "an answer that nobody waits for was dropped")
                 }
@@ -50,7 +51,7 @@ impl Pipe {
                         }
                     }
                 }
-                None => inner.noise("progress without a token was dropped"),
+                None => inner.noise("progress whose token is none of ours was dropped"),
             },
             // What concerns the whole session is nobody's; log messages and cancellations are the only call's, if there is only one.
             Incoming::Notification(note) => match self.owner().filter(|_| matches!(&*note.method, method::LOG_MESSAGE | method::CANCELLED))
@@ -59,6 +60,18 @@ impl Pipe {
                 None => inner.tell(FromServer::Notification(note)).await,
             },
         }
+    }
+
+    /// Takes the call that this answers. An error without an id, from a server that could not read the request, is that of the only
+    /// call in flight, if there is only one.
+    fn answered(&self, response: &Response) -> Option<Entry> {
+        let mut calls = lock(&self.calls);
+        let id = match &response.id {
+            Some(id) => number(id)?,
+            None if calls.live.len() == 1 => *calls.live.keys().next()?,
+            None => return None,
+        };
+        calls.live.remove(&id)
     }
 
     /// Takes what only a server of 2026-07-28 sends, or may not send; hands back the rest.

@@ -1,6 +1,7 @@
 //! A child's stderr: read always, so that the child is never blocked by it, and logged as far as a log can bear.
 
 use crate::backend::inner::Inner;
+use crate::backend::target::Target;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 
@@ -36,17 +37,25 @@ fn keep(line: &mut Vec<u8>, part: &[u8]) {
 }
 
 fn log(inner: &Inner, gate: &mut Gate, line: &mut Vec<u8>) {
-    let text = String::from_utf8_lossy(line);
-    let text = text.trim_end();
+    let text = without_secrets(String::from_utf8_lossy(line).trim_end(), &inner.backend.target);
     if !text.is_empty()
         && let Some(skipped) = gate.pass(Instant::now())
     {
         if skipped > 0 {
             tracing::info!(backend = %inner.backend.name, session = %inner.hello.session_tag, skipped, "lines of the backend's stderr were not logged");
         }
-        tracing::info!(backend = %inner.backend.name, session = %inner.hello.session_tag, stderr = text, "backend says");
+        tracing::info!(backend = %inner.backend.name, session = %inner.hello.session_tag, stderr = &*text, "backend says");
     }
     line.clear();
+}
+
+/// The line without the values that the configuration gives to the child: what it is trusted with is not for the log.
+fn without_secrets(text: &str, target: &Target) -> String {
+    /// Shorter values (`1`, `true`, `info`) are no secrets, and stand in every other line.
+    const SECRET: usize = 6;
+    let Target::Stdio { env, .. } = target else { return text.to_owned() };
+    let secrets = env.iter().map(|(_, value)| value.as_str()).filter(|value| value.len() >= SECRET);
+    secrets.fold(text.to_owned(), |text, secret| if text.contains(secret) { text.replace(secret, "[redacted]") } else { text })
 }
 
 /// Lets so many through and counts the others.
@@ -80,6 +89,13 @@ impl Gate {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn what_the_configuration_gives_a_child_is_not_logged() {
+        let env = vec![("TOKEN".to_owned(), "s3cret-token".to_owned()), ("LEVEL".to_owned(), "info".to_owned())];
+        let target = Target::Stdio { program: "p".into(), args: Vec::new(), env, cwd: None };
+        assert_eq!(without_secrets("info: bad token s3cret-token!", &target), "info: bad token [redacted]!");
+    }
 
     #[test]
     fn a_flood_is_counted_and_not_logged() {

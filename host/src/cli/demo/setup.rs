@@ -115,21 +115,22 @@ virtual_hosts:
 
 /// A configuration file to start from: that of the demo, at the usual ports, with how to start its backends.
 pub fn starting_point() -> String {
+    let program = std::env::current_exe().map_or_else(|_| "lockgate".to_owned(), |path| path.display().to_string());
     let setup = Setup {
         listen: LISTEN,
         admin: ADMIN,
         time: "http://127.0.0.1:8811/mcp".to_owned(),
         text: "http://127.0.0.1:8812/mcp".to_owned(),
-        program: "lockgate".to_owned(),
+        program: program.clone(),
     };
     format!(
         "\
 # What `lockgate demo` runs. Save it as lockgate.yaml, then:
-#   lockgate demo-server time --http 127.0.0.1:8811 &
-#   lockgate demo-server text --http 127.0.0.1:8812 &
-#   lockgate serve --config lockgate.yaml
+#   {program} demo-server time --http 127.0.0.1:8811 &
+#   {program} demo-server text --http 127.0.0.1:8812 &
+#   {program} serve --config lockgate.yaml
 # Put your own servers in place of these: a `url`, or a `command` that is started for each session.
-# All settings with their documentation: lockgate schema
+# All settings with their documentation: {program} schema
 {}",
         setup.yaml()
     )
