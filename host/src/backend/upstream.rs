@@ -116,7 +116,7 @@ impl Upstream {
         let sending = async {
             match link.send(inner, &message).await {
                 // The session was lost: it belongs to the next one.
-                Err(BackendError::Status { status: 404, .. }) if matches!(link.wiring, Wiring::Http(_)) => {
+                Err(BackendError::Status { status: 404, .. }) if matches!(&link.wiring, Wiring::Http(http) if http.has_session) => {
                     let link = inner.renew(link.epoch).await?;
                     link.send(inner, &message).await
                 }

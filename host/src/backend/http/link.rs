@@ -34,7 +34,7 @@ pub struct HttpLink {
     /// For POST.
     post: HeaderMap,
     /// Whether the backend gave a session id.
-    has_session: bool,
+    pub has_session: bool,
 }
 
 /// Why there is no session.

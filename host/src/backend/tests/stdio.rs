@@ -189,7 +189,14 @@ async fn closing_asks_first_and_insists_then_and_leaves_nothing() {
         let started = std::time::Instant::now();
         up.close(limit).await;
         assert!(started.elapsed() < limit.min(Duration::from_secs(4)) + Duration::from_millis(700), "{:?}", started.elapsed());
-        assert!(!exists(pids[0]) && !alive(pids[1]), "{pids:?}");
+        assert!(!exists(pids[0]), "{pids:?}");
+        // The signal has been sent; a process that is not ours may take a moment to be gone.
+        let gone = async {
+            while alive(pids[1]) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), gone).await.expect("the child's own child lives on");
     }
 }
 
