@@ -4,14 +4,14 @@
 //! Opened with the connection, opened anew when the subscriptions change (the old one is let go when the new one is acknowledged, so that
 //! nothing is missed) and, with growing pauses, when the server ends it. What it brings leaves as the notifications of older revisions.
 
+use super::pushed::{LISTS, filter, flag, honoured, untagged};
 use crate::backend::backoff::Backoff;
 use crate::backend::inner::{Inner, lock};
 use crate::backend::link::{Link, Wiring};
 use crate::backend::restore::Memo;
 use crate::backend::{CallEvent, FromServer, handshake};
-use crate::protocol::json::{self, Object};
-use crate::protocol::members::splice;
-use crate::protocol::{Edits, Incoming, Notification, Wire, codes, meta, method};
+use crate::protocol::json::Object;
+use crate::protocol::{Incoming, Wire, codes, method};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::BTreeSet;
@@ -307,29 +307,6 @@ async fn lists_may_differ(inner: &Inner, link: &Link) {
     }
 }
 
-/// Capability, member of the filter, notification.
-const LISTS: [(&str, &str, &str); 3] = [
-    ("tools", "toolsListChanged", method::TOOLS_CHANGED),
-    ("prompts", "promptsListChanged", method::PROMPTS_CHANGED),
-    ("resources", "resourcesListChanged", method::RESOURCES_CHANGED),
-];
-
-/// JSON text of `params.notifications`; empty where nothing is wanted.
-fn filter<'a>(capabilities: &[u8], uris: impl Iterator<Item = &'a str>) -> String {
-    let lists = LISTS.iter().filter(|(capability, ..)| flag(capabilities, capability, "listChanged"));
-    let mut members: Vec<String> = lists.map(|(_, member, _)| format!("\"{member}\":true")).collect();
-    let uris: Vec<String> = uris.map(json::quote).collect();
-    if !uris.is_empty() {
-        members.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
-    }
-    if members.is_empty() { String::new() } else { format!("{{{}}}", members.join(",")) }
-}
-
-fn flag(capabilities: &[u8], name: &str, flag: &str) -> bool {
-    let member = Object::parse(capabilities).ok().and_then(|c| c.only(name)).and_then(Object::of);
-    member.and_then(|m| m.only(flag)).is_some_and(|v| v.get() == "true")
-}
-
 fn request(inner: &Inner, id: u64, filter: &str) -> Wire {
     let members = inner.modern().meta.members(None);
     Wire::from(format!(
@@ -377,34 +354,4 @@ async fn stream(inner: &Arc<Inner>, link: &Arc<Link>, id: u64, message: Wire, st
         }
     };
     (id, stop.run_until_cancelled(reading).await.unwrap_or(End::Stopped))
-}
-
-/// The resources that an acknowledgement names.
-fn honoured(note: &Notification) -> Option<BTreeSet<String>> {
-    let filter = Object::of(note.param(&["notifications"]).ok()??)?;
-    let uris = filter.only("resourceSubscriptions").and_then(json::array).unwrap_or_default();
-    Some(uris.into_iter().filter_map(json::string).map(|uri| uri.into_owned()).collect())
-}
-
-/// The stream that a notification says that it belongs to, or that it ends: its id.
-pub fn stream_of(note: &Notification) -> Option<u64> {
-    let path: &[&str] = if &*note.method == method::CANCELLED { &["requestId"] } else { &["_meta", meta::SUBSCRIPTION_ID] };
-    let id = note.token_param(path).ok()??.value;
-    std::str::from_utf8(id.raw()).ok()?.trim_matches('"').parse().ok()
-}
-
-/// The notification without the id of its stream, which means nothing to the client.
-fn untagged(note: &Notification) -> Option<Notification> {
-    let Some(found) = note.param(&["_meta"]).ok()? else { return Some(note.clone()) };
-    let only_the_tag = Object::of(found)?.members().all(|(name, _)| name == meta::SUBSCRIPTION_ID);
-    let mut edits = Edits::new();
-    if only_the_tag {
-        splice(&note.raw, note.params_at.clone()?, |name| name == "_meta", "", &mut edits).ok()?;
-    } else {
-        splice(&note.raw, json::place(&note.raw, found), |name| name == meta::SUBSCRIPTION_ID, "", &mut edits).ok()?;
-    }
-    match Incoming::parse(edits.apply(&note.raw).into_bytes()) {
-        Ok(Incoming::Notification(note)) => Some(note),
-        _ => None,
-    }
 }
