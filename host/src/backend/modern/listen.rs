@@ -4,14 +4,14 @@
 //! Opened with the connection, opened anew when the subscriptions change (the old one is let go when the new one is acknowledged, so that
 //! nothing is missed) and, with growing pauses, when the server ends it. What it brings leaves as the notifications of older revisions.
 
+use super::pushed::{LISTS, filter, flag, honoured, untagged};
 use crate::backend::backoff::Backoff;
 use crate::backend::inner::{Inner, lock};
 use crate::backend::link::{Link, Wiring};
 use crate::backend::restore::Memo;
 use crate::backend::{CallEvent, FromServer, handshake};
-use crate::protocol::json::{self, Object};
-use crate::protocol::members::splice;
-use crate::protocol::{Edits, Incoming, Notification, Wire, codes, meta, method};
+use crate::protocol::json::Object;
+use crate::protocol::{Incoming, Wire, codes, method};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::BTreeSet;
@@ -27,6 +27,8 @@ const ACKNOWLEDGE: Duration = Duration::from_secs(10);
 const GOOD: Duration = Duration::from_secs(10);
 /// After a failure, a changed wish is tried again no sooner than this.
 const AGAIN: Duration = Duration::from_millis(750);
+/// What a stream that is replaced may still bring is read for so long.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Acknowledgements on their way to the task that waits for them.
 const ACKS: usize = 4;
 
@@ -129,46 +131,25 @@ pub async fn run(inner: Arc<Inner>, link: Arc<Link>) {
 }
 
 async fn keep_open(inner: &Arc<Inner>, link: &Arc<Link>) {
-    let wishes = &inner.modern().wishes;
-    let mut version = wishes.version.subscribe();
+    let mut version = inner.modern().wishes.version.subscribe();
     let (acks, mut acked) = mpsc::channel(ACKS);
     let mut streams = FuturesUnordered::new();
-    let mut current: Option<Open> = None;
-    let mut pending: Option<(Open, u64)> = None;
-    let mut backoff = Backoff::new();
-    // When the next attempt is due, and since when it may be made for a changed wish.
-    let (mut due, mut demand) = (Instant::now(), Instant::now());
-    // What was refused, and for which wish.
-    let mut refused: Option<(String, u64)> = None;
-    let mut never: Option<Arc<str>> = None;
-    let mut missed = false;
+    let mut keeper = Keeper::new(inner, link);
     loop {
         let mut wake = None;
-        if pending.is_none() {
-            let now = *version.borrow_and_update();
-            let filter = filter(&link.hello.capabilities, lock(&inner.restore).uris());
-            if current.as_ref().map_or(filter.is_empty(), |c| c.filter == filter) {
-                wishes.settle(now, Ok(None));
-            } else if filter.is_empty() {
-                if let Some(old) = current.take() {
-                    let_go(inner, link, old);
+        if keeper.pending.is_none() {
+            let wish = *version.borrow_and_update();
+            match keeper.next(wish) {
+                Next::Nothing => {}
+                Next::Wait(until) => wake = Some(until),
+                Next::Open(filter) => {
+                    let (id, token) = (inner.next_id(), CancellationToken::new());
+                    streams.push(stream(inner, link, id, request(inner, id, &filter), token.clone(), acks.clone()));
+                    keeper.opened(Open { id, filter, since: Instant::now(), _stop: token.drop_guard() }, wish);
                 }
-                wishes.settle(now, Ok(None));
-            } else if let Some(why) = &never {
-                wishes.settle(now, Err(why.clone()));
-            } else if current.is_some() && refused.as_ref().is_some_and(|(what, when)| *what == filter && *when == now) {
-                // The one that is open is better than none.
-            } else if Instant::now() < due {
-                wake = Some(due);
-            } else {
-                let (id, token) = (inner.next_id(), CancellationToken::new());
-                let message = request(inner, id, &filter);
-                streams.push(stream(inner, link, id, message, token.clone(), acks.clone()));
-                demand = Instant::now() + AGAIN;
-                pending = Some((Open { id, filter, since: Instant::now(), _stop: token.drop_guard() }, now));
             }
         }
-        let wake = pending.as_ref().map(|(open, _)| open.since + ACKNOWLEDGE).or(wake);
+        let wake = keeper.pending.as_ref().map(|(open, _)| open.since + ACKNOWLEDGE).or(wake);
         let timer = async {
             match wake {
                 Some(wake) => tokio::time::sleep_until(wake).await,
@@ -176,68 +157,143 @@ async fn keep_open(inner: &Arc<Inner>, link: &Arc<Link>) {
             }
         };
         tokio::select! {
-            changed = version.changed(), if pending.is_none() => {
-                if changed.is_err() {
-                    return;
-                }
-                due = due.min(demand);
-            }
-            Some((id, honoured)) = acked.recv() => {
-                if let Some((open, wanted)) = pending.take_if(|(open, _)| open.id == id) {
-                    if let Some(old) = current.replace(open) {
-                        let_go(inner, link, old);
-                    }
-                    refused = None;
-                    wishes.settle(wanted, Ok(honoured));
-                    if std::mem::take(&mut missed) {
-                        lists_may_differ(inner, link).await;
-                    }
-                }
-            }
+            changed = version.changed(), if keeper.pending.is_none() => match changed {
+                Ok(()) => keeper.due = keeper.due.min(keeper.demand),
+                Err(_) => return,
+            },
+            Some((id, honoured)) = acked.recv() => keeper.acknowledged(id, honoured),
             Some((id, end)) = streams.next() => {
-                let (why, gone) = match end {
-                    End::Stopped => continue,
-                    End::Closed => (Arc::<str>::from("it ended the subscription"), false),
-                    End::Refused { why, never } => (why, never),
-                };
-                tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, %why, "a subscription ended");
-                if let Some((open, wanted)) = pending.take_if(|(open, _)| open.id == id) {
-                    wishes.settle(wanted, Err(why.clone()));
-                    refused = Some((open.filter, wanted));
-                    if gone {
-                        never = Some(why);
-                    }
-                } else if let Some(open) = current.take_if(|open| open.id == id) {
-                    missed = true;
-                    if open.since.elapsed() >= GOOD {
-                        backoff.reset();
-                    }
-                } else {
-                    continue;
+                // It may have been acknowledged just before.
+                while let Ok((id, honoured)) = acked.try_recv() {
+                    keeper.acknowledged(id, honoured);
                 }
-                due = Instant::now() + backoff.wait();
+                keeper.ended(id, end);
             }
-            () = timer => {
-                if let Some((open, wanted)) = pending.take_if(|(open, _)| open.since.elapsed() >= ACKNOWLEDGE) {
-                    // It may bring something all the same.
-                    inner.noise("a subscription was not acknowledged");
-                    wishes.settle(wanted, Err("it did not acknowledge in time".into()));
-                    if let Some(old) = current.replace(open) {
-                        let_go(inner, link, old);
-                    }
-                }
-            }
+            () = timer => keeper.late(),
+        }
+        if std::mem::take(&mut keeper.news) {
+            lists_may_differ(inner, link).await;
         }
     }
 }
 
-/// Tells the server that a stream is no longer wanted.
-fn let_go(inner: &Arc<Inner>, link: &Arc<Link>, old: Open) {
-    let (shared, link, notice) = (inner.clone(), link.clone(), handshake::cancelled(old.id, None));
-    drop(old);
-    inner.spawn(async move {
-        let _ = link.send(&shared, &notice).await;
-    });
+/// What is open, and what is to be opened.
+struct Keeper<'a> {
+    inner: &'a Arc<Inner>,
+    link: &'a Arc<Link>,
+    current: Option<Open>,
+    /// Not acknowledged yet, and the wish that it is for.
+    pending: Option<(Open, u64)>,
+    backoff: Backoff,
+    /// When the next attempt may be made, and when for a changed wish.
+    due: Instant,
+    demand: Instant,
+    /// What was refused, and for which wish.
+    refused: Option<(String, u64)>,
+    /// The server does not have the method.
+    never: Option<Arc<str>>,
+    /// A stream has ended, and none is open since.
+    missed: bool,
+    /// One is open again.
+    news: bool,
+}
+
+enum Next {
+    Nothing,
+    Wait(Instant),
+    Open(String),
+}
+
+impl<'a> Keeper<'a> {
+    fn new(inner: &'a Arc<Inner>, link: &'a Arc<Link>) -> Self {
+        let now = Instant::now();
+        let (current, pending, refused, never) = (None, None, None, None);
+        Keeper { inner, link, current, pending, backoff: Backoff::new(), due: now, demand: now, refused, never, missed: false, news: false }
+    }
+
+    /// What is to be done for a wish, while nothing is pending.
+    fn next(&mut self, wish: u64) -> Next {
+        let wishes = &self.inner.modern().wishes;
+        let filter = filter(&self.link.hello.capabilities, lock(&self.inner.restore).uris());
+        if self.current.as_ref().map_or(filter.is_empty(), |c| c.filter == filter) {
+            wishes.settle(wish, Ok(None));
+        } else if filter.is_empty() {
+            if let Some(old) = self.current.take() {
+                self.let_go(old);
+            }
+            wishes.settle(wish, Ok(None));
+        } else if let Some(why) = &self.never {
+            wishes.settle(wish, Err(why.clone()));
+        } else if self.current.is_some() && self.refused.as_ref().is_some_and(|(what, when)| *what == filter && *when == wish) {
+            // The one that is open is better than none.
+        } else if Instant::now() < self.due {
+            return Next::Wait(self.due);
+        } else {
+            return Next::Open(filter);
+        }
+        Next::Nothing
+    }
+
+    fn opened(&mut self, open: Open, wish: u64) {
+        self.demand = Instant::now() + AGAIN;
+        self.pending = Some((open, wish));
+    }
+
+    fn acknowledged(&mut self, id: u64, honoured: Option<BTreeSet<String>>) {
+        let Some((open, wish)) = self.pending.take_if(|(open, _)| open.id == id) else { return };
+        self.replace(open);
+        self.refused = None;
+        self.news = std::mem::take(&mut self.missed);
+        self.inner.modern().wishes.settle(wish, Ok(honoured));
+    }
+
+    fn ended(&mut self, id: u64, end: End) {
+        let (why, never) = match end {
+            End::Stopped => return,
+            End::Closed => (Arc::<str>::from("it ended the subscription"), false),
+            End::Refused { why, never } => (why, never),
+        };
+        if let Some((open, wish)) = self.pending.take_if(|(open, _)| open.id == id) {
+            self.inner.modern().wishes.settle(wish, Err(why.clone()));
+            self.refused = Some((open.filter, wish));
+            if never {
+                self.never = Some(why.clone());
+            }
+        } else if let Some(open) = self.current.take_if(|open| open.id == id) {
+            self.missed = true;
+            if open.since.elapsed() >= GOOD {
+                self.backoff.reset();
+            }
+        } else {
+            return;
+        }
+        tracing::debug!(backend = %self.inner.backend.name, session = %self.inner.hello.session_tag, %why, "a subscription ended");
+        self.due = Instant::now() + self.backoff.wait();
+    }
+
+    /// The time for an acknowledgement is over. The stream may bring something all the same.
+    fn late(&mut self) {
+        let Some((open, wish)) = self.pending.take_if(|(open, _)| open.since.elapsed() >= ACKNOWLEDGE) else { return };
+        self.inner.noise("a subscription was not acknowledged");
+        self.replace(open);
+        self.inner.modern().wishes.settle(wish, Err("it did not acknowledge in time".into()));
+    }
+
+    fn replace(&mut self, open: Open) {
+        if let Some(old) = self.current.replace(open) {
+            self.let_go(old);
+        }
+    }
+
+    /// Tells the server that a stream is no longer wanted. What it has brought by then is still read.
+    fn let_go(&self, old: Open) {
+        let (inner, link) = (self.inner.clone(), self.link.clone());
+        self.inner.spawn(async move {
+            let _ = link.send(&inner, &handshake::cancelled(old.id, None)).await;
+            inner.stop.run_until_cancelled(tokio::time::sleep(LAST_WORDS)).await;
+            drop(old);
+        });
+    }
 }
 
 /// While no stream was open, a change may have gone by.
@@ -249,29 +305,6 @@ async fn lists_may_differ(inner: &Inner, link: &Link) {
             inner.tell(FromServer::Notification(note)).await;
         }
     }
-}
-
-/// Capability, member of the filter, notification.
-const LISTS: [(&str, &str, &str); 3] = [
-    ("tools", "toolsListChanged", method::TOOLS_CHANGED),
-    ("prompts", "promptsListChanged", method::PROMPTS_CHANGED),
-    ("resources", "resourcesListChanged", method::RESOURCES_CHANGED),
-];
-
-/// JSON text of `params.notifications`; empty where nothing is wanted.
-fn filter<'a>(capabilities: &[u8], uris: impl Iterator<Item = &'a str>) -> String {
-    let lists = LISTS.iter().filter(|(capability, ..)| flag(capabilities, capability, "listChanged"));
-    let mut members: Vec<String> = lists.map(|(_, member, _)| format!("\"{member}\":true")).collect();
-    let uris: Vec<String> = uris.map(json::quote).collect();
-    if !uris.is_empty() {
-        members.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
-    }
-    if members.is_empty() { String::new() } else { format!("{{{}}}", members.join(",")) }
-}
-
-fn flag(capabilities: &[u8], name: &str, flag: &str) -> bool {
-    let member = Object::parse(capabilities).ok().and_then(|c| c.only(name)).and_then(Object::of);
-    member.and_then(|m| m.only(flag)).is_some_and(|v| v.get() == "true")
 }
 
 fn request(inner: &Inner, id: u64, filter: &str) -> Wire {
@@ -321,34 +354,4 @@ async fn stream(inner: &Arc<Inner>, link: &Arc<Link>, id: u64, message: Wire, st
         }
     };
     (id, stop.run_until_cancelled(reading).await.unwrap_or(End::Stopped))
-}
-
-/// The resources that an acknowledgement names.
-fn honoured(note: &Notification) -> Option<BTreeSet<String>> {
-    let filter = Object::of(note.param(&["notifications"]).ok()??)?;
-    let uris = filter.only("resourceSubscriptions").and_then(json::array).unwrap_or_default();
-    Some(uris.into_iter().filter_map(json::string).map(|uri| uri.into_owned()).collect())
-}
-
-/// The stream that a notification says that it belongs to, or that it ends: its id.
-pub fn stream_of(note: &Notification) -> Option<u64> {
-    let path: &[&str] = if &*note.method == method::CANCELLED { &["requestId"] } else { &["_meta", meta::SUBSCRIPTION_ID] };
-    let id = note.token_param(path).ok()??.value;
-    std::str::from_utf8(id.raw()).ok()?.trim_matches('"').parse().ok()
-}
-
-/// The notification without the id of its stream, which means nothing to the client.
-fn untagged(note: &Notification) -> Option<Notification> {
-    let Some(found) = note.param(&["_meta"]).ok()? else { return Some(note.clone()) };
-    let only_the_tag = Object::of(found)?.members().all(|(name, _)| name == meta::SUBSCRIPTION_ID);
-    let mut edits = Edits::new();
-    if only_the_tag {
-        splice(&note.raw, note.params_at.clone()?, |name| name == "_meta", "", &mut edits).ok()?;
-    } else {
-        splice(&note.raw, json::place(&note.raw, found), |name| name == meta::SUBSCRIPTION_ID, "", &mut edits).ok()?;
-    }
-    match Incoming::parse(edits.apply(&note.raw).into_bytes()) {
-        Ok(Incoming::Notification(note)) => Some(note),
-        _ => None,
-    }
 }

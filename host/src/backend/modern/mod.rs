@@ -9,6 +9,7 @@ mod ask;
 pub mod era;
 mod inputs;
 pub mod listen;
+pub mod pushed;
 mod rounds;
 
 use super::call::{Call, Slot, Start, Way};

@@ -4,7 +4,7 @@ use super::{Entry, Pipe};
 use crate::backend::error::BackendError;
 use crate::backend::http::sink::progress_token;
 use crate::backend::inner::{Inner, lock};
-use crate::backend::modern::listen::stream_of;
+use crate::backend::modern::pushed::stream_of;
 use crate::backend::{CallEvent, FromServer};
 use crate::protocol::{Incoming, RequestId, Response, method, salvage};
 use bytes::Bytes;
