@@ -32,7 +32,7 @@ test: wasm
 	tests/run
 
 soak: build
-	SOAK_SESSIONS=20000 $(CARGO) test -p lockgate-tests --test e2e -- memory:: --nocapture --test-threads 1
+	SOAK_SESSIONS=20000 $(CARGO) test --workspace --test e2e -- memory:: --nocapture --test-threads 1
 
 field: build
 	LOCKGATE=$(CURDIR)/target/debug/lockgate python3 $(KIT) --gateway lockgate $(ARGS)
