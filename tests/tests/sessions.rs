@@ -683,3 +683,17 @@ async fn a_call_that_the_end_of_its_session_cuts_is_not_said_to_be_safe_to_repea
     assert_eq!(error["data"]["retrySafe"], false, "{error}");
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn a_backend_with_a_shorter_limit_of_its_own_holds_initialize_no_longer_than_that() {
+    let hole = Hole::start().await;
+    let yaml = format!(
+        "backends:\n  hole: {{ url: \"{}\", timeouts: {{ initialize: 300ms }} }}\nlimits: {{ initialize_timeout: 15s }}\n",
+        hole.url()
+    );
+    let gateway = Gateway::start(&yaml).await;
+    let start = Instant::now();
+    gateway.initialize().await;
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    gateway.stop().await;
+}

@@ -247,3 +247,18 @@ async fn an_answer_over_the_limit_fails_its_call_only() {
     assert_eq!(run(&up, tool("t")).await.unwrap(), "\"xxx\"");
     up.close(LONG).await;
 }
+
+#[tokio::test]
+async fn an_error_that_names_no_request_is_that_of_the_only_call() {
+    let (up, _inbox) = open(server(
+        r#"
+def tool(name, id, m):
+    if name == "nameless": say({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "cannot read it"}})
+    else: answer(id)
+"#,
+    ));
+    let mut call = call(&up, "nameless").await;
+    let CallEvent::Answer(answer) = next(&mut call).await else { panic!("no answer") };
+    assert_eq!(answer.error_code(), Some(-32600));
+    run(&up, tool("other")).await.unwrap();
+}
