@@ -68,11 +68,6 @@ impl Names {
         owners
     }
 
-    /// The template as its backend knows it, for a URI made from a published (renamed) template; and the published form itself.
-    pub fn published_templates(&self) -> Vec<(Arc<str>, Target)> {
-        self.table(Kind::ResourceTemplate).by_public.iter().map(|(public, target)| (public.clone(), target.clone())).collect()
-    }
-
     /// Whether everything that `backend` lists is in the table.
     pub fn is_complete(&self, kind: Kind, backend: usize) -> bool {
         self.table(kind).complete.get(backend).copied().unwrap_or(false)

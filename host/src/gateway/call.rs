@@ -2,7 +2,6 @@
 
 use super::Gateway;
 use super::job::{Job, Outcome};
-use super::relay::Relayed;
 use crate::protocol::{Edits, RpcError, json};
 use lockgate_policy::Kind;
 use std::sync::Arc;
@@ -29,13 +28,6 @@ impl Gateway {
         if *target.name != *name.value {
             edits.replace(name.at, json::quote(&target.name));
         }
-        let limit = job.session().host.backends[target.backend].timeouts.call;
-        match self.relay(job, target.backend, edits, limit).await {
-            Relayed::Answer(response) => {
-                let edits = self.publish_uris(job.session(), target.backend, &response, &job.request.method).await;
-                Outcome::Answer(response.rewritten(job.id(), edits))
-            }
-            other => other.into_outcome(job),
-        }
+        self.relay_published(job, target.backend, edits).await
     }
 }

@@ -100,6 +100,18 @@ impl Gateway {
         }
     }
 
+    /// The job's own request to `backend`, and its answer with the URIs in it as the client knows them.
+    pub(super) async fn relay_published(self: &Arc<Self>, job: &Job, backend: usize, edits: Edits) -> Outcome {
+        let limit = job.session().host.backends[backend].timeouts.call;
+        match self.relay(job, backend, edits, limit).await {
+            Relayed::Answer(response) => {
+                let edits = self.publish_uris(job.session(), backend, &response, &job.request.method).await;
+                Outcome::Answer(response.rewritten(job.id(), edits))
+            }
+            other => other.into_outcome(job),
+        }
+    }
+
     /// A request that the gateway makes itself, for a backend, on behalf of the job (`params` is JSON text).
     pub(super) fn own_request(method: &str, params: &str) -> Request {
         let raw = Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"{method}\",\"params\":{params}}}"));

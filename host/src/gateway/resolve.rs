@@ -118,7 +118,8 @@ impl Gateway {
         if missing().is_empty() {
             return Ok(());
         }
-        let Some(_turn) = session.walk_turn().await else { return Ok(()) };
+        // Behind a list that hangs the others do not queue up: they go by what is known.
+        let Ok(Some(_turn)) = tokio::time::timeout(self.settings.list_timeout, session.walk_turn()).await else { return Ok(()) };
         let missing = missing();
         let walks = missing.iter().map(|&backend| self.walk(session, kind, backend, None));
         let listed: Vec<Listed> = futures_util::future::join_all(walks)

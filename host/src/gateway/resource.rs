@@ -13,14 +13,7 @@ impl Gateway {
             Ok(found) => found,
             Err(error) => return error.into(),
         };
-        let limit = job.session().host.backends[target.backend].timeouts.call;
-        match self.relay(job, target.backend, edits, limit).await {
-            Relayed::Answer(response) => {
-                let edits = self.publish_uris(job.session(), target.backend, &response, &job.request.method).await;
-                Outcome::Answer(response.rewritten(job.id(), edits))
-            }
-            other => other.into_outcome(job),
-        }
+        self.relay_published(job, target.backend, edits).await
     }
 
     pub(super) async fn subscribe(self: &Arc<Self>, job: &Job, on: bool) -> Outcome {

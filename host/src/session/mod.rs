@@ -256,7 +256,7 @@ impl Session {
         });
     }
 
-    /// As `spawn`, for a future that sees to the end of the session itself, within `CLOSE_GRACE`.
+    /// As `spawn`, for a future that itself ends soon after the session does: `close` gives it a moment.
     pub fn spawn_closing(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(future);
     }
