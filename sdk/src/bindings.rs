@@ -14,8 +14,8 @@ pub mod alias {
         pub_export_macro: true,
         export_macro_name: "export_alias",
         with: {
-            "lockgate:policy/host@0.1.0": super::base::lockgate::policy::host,
-            "lockgate:policy/types@0.1.0": super::base::lockgate::policy::types,
+            "lockgate:policy/host@0.1.1": super::base::lockgate::policy::host,
+            "lockgate:policy/types@0.1.1": super::base::lockgate::policy::types,
         },
     });
 }
@@ -27,8 +27,8 @@ pub mod namespace {
         pub_export_macro: true,
         export_macro_name: "export_namespace",
         with: {
-            "lockgate:policy/host@0.1.0": super::base::lockgate::policy::host,
-            "lockgate:policy/types@0.1.0": super::base::lockgate::policy::types,
+            "lockgate:policy/host@0.1.1": super::base::lockgate::policy::host,
+            "lockgate:policy/types@0.1.1": super::base::lockgate::policy::types,
         },
     });
 }

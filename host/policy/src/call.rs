@@ -16,12 +16,12 @@ use crate::error::{PolicyError, PolicyErrorKind};
 use crate::load::Policy;
 use crate::log::{self, Allowance, Level};
 use crate::session::SessionView;
-use crate::types::{AliasEntry, Hook, Item, Kind, Target, Verdict};
+use crate::types::{AliasEntry, Decision, Hook, Item, Kind, Target, Verdict};
 
 /// What a session handle stands for, inside the one store that it was lent to.
 pub struct Lent {
     pub(crate) view: SessionView,
-    pub(crate) policy: Arc<str>,
+    pub(crate) policy: Arc<Policy>,
     pub(crate) setting: Arc<str>,
 }
 
@@ -66,6 +66,16 @@ pub(crate) struct Guest<'e> {
     session: u32,
     _running: Running<'e>,
     _slot: SemaphorePermit<'e>,
+}
+
+// === impl Lent ===
+
+impl Lent {
+    /// The claims that the policy may read and the principal has, in alphabetical order.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = (&str, &str)> {
+        let granted = &self.policy.capabilities().claims;
+        self.view.claims.iter().map(|(name, value)| (&**name, &**value)).filter(|(name, _)| granted.contains(*name))
+    }
 }
 
 // === impl HostState ===
@@ -194,7 +204,7 @@ impl<'e> Guest<'e> {
         };
         let running = engine.running();
         let mut store = store(engine, policy);
-        let lent = Lent { view: view.clone(), policy: policy.name.clone(), setting: entry.setting.clone() };
+        let lent = Lent { view: view.clone(), policy: entry.policy.clone(), setting: entry.setting.clone() };
         let session = store.data_mut().table.push(lent).map_err(|e| error(PolicyErrorKind::Internal(e.to_string())))?.rep();
         let wall = arm(&mut store, &engine.config, engine.config.deadline(hook), engine.config.hostcall_fuel);
         let instance = match timeout(wall, policy.pre.instantiate_async(&mut store)).await {
@@ -234,6 +244,27 @@ impl<'e> Guest<'e> {
         self.end(Hook::NamespaceResolve, ended)
     }
 
+    pub(crate) async fn router_resolve(mut self, kind: Kind, public: &str, target: &Target) -> Result<Decision, PolicyError> {
+        let (wall, session) = self.lend(Hook::RouterResolve, target.name.len());
+        let call = self.policy.exports.router_resolve(self.store.as_context_mut(), &self.instance, session, kind, public, target);
+        let ended = timeout(wall, call).await;
+        self.end(Hook::RouterResolve, ended)
+    }
+
+    pub(crate) async fn lifecycle_opened(mut self) -> Result<Option<String>, PolicyError> {
+        let (wall, session) = self.lend(Hook::LifecycleOpened, 0);
+        let call = self.policy.exports.lifecycle_opened(self.store.as_context_mut(), &self.instance, session);
+        let ended = timeout(wall, call).await;
+        self.end(Hook::LifecycleOpened, ended)
+    }
+
+    pub(crate) async fn lifecycle_closing(mut self) -> Result<(), PolicyError> {
+        let (wall, session) = self.lend(Hook::LifecycleClosing, 0);
+        let call = self.policy.exports.lifecycle_closing(self.store.as_context_mut(), &self.instance, session);
+        let ended = timeout(wall, call).await;
+        self.end(Hook::LifecycleClosing, ended)
+    }
+
     fn lend(&mut self, hook: Hook, bytes: usize) -> (Duration, Resource<Lent>) {
         let config = &self.engine.config;
         let wall = arm(&mut self.store, config, config.deadline(hook), config.hostcall_fuel.saturating_add(bytes.saturating_mul(2)));
@@ -256,7 +287,7 @@ impl<'e> Guest<'e> {
 
 impl EngineConfig {
     fn deadline(&self, hook: Hook) -> Duration {
-        if hook.is_list() { self.list_deadline } else { self.resolve_deadline }
+        if hook.is_slow() { self.list_deadline } else { self.resolve_deadline }
     }
 }
 

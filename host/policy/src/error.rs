@@ -13,8 +13,8 @@ pub enum LoadError {
     /// The engine itself could not be set up.
     #[error("the WASM engine cannot be set up: {0}")]
     Engine(String),
-    /// More bytes than [`EngineConfig::component_bytes`](crate::EngineConfig::component_bytes): compiling takes memory and time by size.
-    #[error("policy {policy}: the component has {bytes} bytes, at most {limit} are allowed")]
+    /// More bytes than [`Limits::component_bytes`](crate::Limits::component_bytes): compiling takes memory and time by size.
+    #[error("policy {policy}: the component has {bytes} bytes, at most {limit} are allowed (limits.component of the policy)")]
     TooLarge { policy: String, bytes: usize, limit: usize },
     /// Not a component, or one that this engine cannot compile.
     #[error("policy {policy}: not a WASM component that can be compiled: {reason}")]
@@ -24,9 +24,21 @@ pub enum LoadError {
         "policy {policy}: this is a core WASM module, not a component: encode it with the component encoder of wit-component (`wasm-tools component new` does the same)"
     )]
     CoreModule { policy: String },
+    /// Not the component that the operator pinned.
+    #[error("policy {policy}: its SHA-256 is {found}, but {pinned} is pinned (sha256): this is another component than the one that was reviewed")]
+    Digest { policy: String, found: String, pinned: String },
+    /// Its manifest cannot be read, or is not true of the component.
+    #[error("policy {policy}: {reason}")]
+    Manifest { policy: String, reason: String },
+    /// It wants a capability that the operator does not grant.
+    #[error("policy {policy}: it wants {capability}, which it is not granted: if it may have it, add `grants: {{ {grant} }}` to the policy in the configuration")]
+    NotGranted { policy: String, capability: String, grant: String },
+    /// The operator's configuration for it does not fit the schema in its manifest.
+    #[error("policy {policy}: its `config` does not fit: {reason}")]
+    Setting { policy: String, reason: String },
     /// It wants something that a policy does not get.
     #[error(
-        "policy {policy}: it imports {import}, which policies are not granted: a policy may import lockgate:policy/host and lockgate:policy/types, nothing else"
+        "policy {policy}: it imports {import}, which policies do not get: a policy may import lockgate:policy/host and lockgate:policy/types, nothing else"
     )]
     Import { policy: String, import: String },
     /// Built against a contract that this host does not know.
@@ -45,7 +57,7 @@ pub enum LoadError {
     )]
     Missing { policy: String, what: String, wanted: String, known: &'static str },
     /// No hook interface among its exports.
-    #[error("policy {policy}: it exports no hook: one or more of lockgate:policy/alias and lockgate:policy/namespace are expected")]
+    #[error("policy {policy}: it exports no hook: one or more of lockgate:policy/alias, router, namespace and lifecycle are expected")]
     NoHooks { policy: String },
     /// The types of an import or export are not those of the contract.
     #[error("policy {policy}: it does not fit the contract {known}: {reason}")]

@@ -1,21 +1,26 @@
-//! From bytes to a [`Policy`]: is it a component, of which contract version, does it want only what a policy gets, which hooks has
-//! it, do its types fit, does it start within the limits. All of that before anyone relies on it. Compiling takes CPU time (tens of
+//! From bytes to a [`Policy`]: is it a component, is it the one that was pinned, of which contract version, does it want only what it is
+//! granted, which hooks has it, do its types fit, does it start within the limits. All of that before anyone relies on it. Compiling takes CPU time (tens of
 //! milliseconds for a policy in Rust): call it where that hurts nobody.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use jsonschema::Validator;
 use sha2::{Digest, Sha256};
 use wasmtime::AsContextMut;
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{Component, InstancePre, Linker, ResourceType};
+use wasmtime::component::{Component, InstancePre, Linker};
 
 use crate::call::{self, HostState};
 use crate::engine::Engine;
 use crate::error::LoadError;
-use crate::log::Allowance;
+use crate::log::{Allowance, clean};
+use crate::manifest::Manifest;
 use crate::since_v0_1::{self as latest, Exports};
+use crate::terms::{Capabilities, Limits, Terms};
 use crate::types::Hooks;
+use crate::wasi;
 
 /// A policy's code, compiled and checked. Holds no state of any session; shared by all chains that use it.
 pub struct Policy {
@@ -28,16 +33,39 @@ pub struct Policy {
     pub(crate) exports: Exports,
     digest: String,
     contract: String,
+    manifest: Manifest,
+    capabilities: Capabilities,
+    limits: Limits,
+    schema: Option<Validator>,
 }
 
 /// Errors of one policy that are logged per second; the rest is counted.
 const ERRORS_PER_SECOND: u32 = 10;
 
-/// How imports begin that are answered with stubs.
-const WASI: &str = "wasi:";
+/// Problems of a configuration that are told at once, and bytes of each.
+const MOST_PROBLEMS: usize = 5;
+const MOST_PROBLEM: usize = 300;
 
-/// The name of a custom section that holds the version of a component's code, as text.
-const VERSION_SECTION: &str = "version";
+/// A component, and the manifest in the file beside it if there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct Code<'a> {
+    /// The component, in binary form.
+    pub component: &'a [u8],
+    /// JSON of a manifest that stands beside the component. A component with a manifest of its own must not have another.
+    pub manifest: Option<&'a [u8]>,
+}
+
+impl<'a> From<&'a [u8]> for Code<'a> {
+    fn from(component: &'a [u8]) -> Code<'a> {
+        Code { component, manifest: None }
+    }
+}
+
+impl<'a> From<&'a Vec<u8>> for Code<'a> {
+    fn from(component: &'a Vec<u8>) -> Code<'a> {
+        Code { component, manifest: None }
+    }
+}
 
 impl Policy {
     /// Compiles and checks a component. `name` is what the operator calls it: it marks its errors, log lines and scratch state.
@@ -45,9 +73,10 @@ impl Policy {
     /// # Errors
     ///
     /// [`LoadError`], which says what the component lacks or wants too much of. Nothing of it has run but its start code.
-    pub fn load(engine: &Arc<Engine>, name: &str, component: &[u8]) -> Result<Arc<Policy>, LoadError> {
+    pub fn load<'a>(engine: &Arc<Engine>, name: &str, code: impl Into<Code<'a>>, terms: &Terms) -> Result<Arc<Policy>, LoadError> {
+        let Code { component, manifest } = code.into();
         let policy = || name.to_owned();
-        let limit = engine.config.component_bytes;
+        let limit = terms.limits.component_bytes;
         if component.len() > limit {
             return Err(LoadError::TooLarge { policy: policy(), bytes: component.len(), limit });
         }
@@ -56,6 +85,12 @@ impl Policy {
             return Err(LoadError::CoreModule { policy: policy() });
         }
         let digest = hex(&Sha256::digest(component));
+        if let Some(pinned) = terms.sha256.as_ref().filter(|pinned| **pinned != digest) {
+            return Err(LoadError::Digest { policy: policy(), found: digest, pinned: pinned.clone() });
+        }
+        let manifest = read_manifest(component, manifest).map_err(|reason| LoadError::Manifest { policy: policy(), reason })?;
+        let capabilities = agree(name, &manifest, &terms.grants)?;
+        let schema = schema(name, &manifest)?;
         // `from_binary`: text is not accepted, whatever features the engine was built with.
         let compiled = Component::from_binary(&engine.inner, component)
             .map_err(|e| LoadError::Compile { policy: policy(), reason: format!("{e:#}") })?;
@@ -64,22 +99,24 @@ impl Policy {
         let mismatch = |e: wasmtime::Error| LoadError::Mismatch { policy: policy(), known: latest::VERSION, reason: format!("{e:#}") };
         let mut linker = Linker::new(&engine.inner);
         latest::link(&mut linker).map_err(|e| LoadError::Engine(format!("{e:#}")))?;
-        stub_wasi(engine, &mut linker, &compiled).map_err(mismatch)?;
+        wasi::link(engine, &mut linker, &compiled, &capabilities).map_err(mismatch)?;
         let pre = linker.instantiate_pre(&compiled).map_err(mismatch)?;
         let exports = Exports::find(&pre).map_err(mismatch)?;
-        if exports.hooks() == Hooks::default() {
-            return Err(LoadError::NoHooks { policy: policy() });
-        }
-        let version = declared_version(component).unwrap_or_else(|| digest[..12].to_owned());
+        check_hooks(name, exports.hooks(), &manifest)?;
+        let version = manifest.version.clone().unwrap_or_else(|| digest[..12].to_owned());
         let loaded = Arc::new(Policy {
             name: name.into(),
             version: version.into(),
-            log: Arc::new(Allowance::new(engine.config.log_lines_per_second)),
+            log: Arc::new(Allowance::new(terms.limits.log_lines_per_second)),
             errors: Allowance::new(ERRORS_PER_SECOND),
             pre,
             exports,
             digest,
             contract,
+            manifest,
+            capabilities,
+            limits: terms.limits.clone(),
+            schema,
         });
         loaded.try_out(engine)?;
         tracing::debug!(policy = name, version = &*loaded.version, digest = loaded.digest, hooks = %loaded.hooks(), "policy loaded");
@@ -91,7 +128,7 @@ impl Policy {
         &self.name
     }
 
-    /// The version that its component declares (custom section `version`); otherwise the first twelve digits of its digest.
+    /// The version that its manifest declares; otherwise the first twelve digits of its digest.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -109,6 +146,40 @@ impl Policy {
     /// The hook interfaces that it exports.
     pub fn hooks(&self) -> Hooks {
         self.exports.hooks()
+    }
+
+    /// What it says of itself; empty if it says nothing.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// What it wants and is granted.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    /// What it may use.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Whether a configuration fits the schema in its manifest. `setting`: JSON text. The error names the places, not the values: those may be secret.
+    pub(crate) fn check_setting(&self, setting: &str) -> Result<(), LoadError> {
+        let wrong = |reason: String| Err(LoadError::Setting { policy: self.name.to_string(), reason });
+        let value: serde_json::Value = match serde_json::from_str(setting) {
+            Ok(value) => value,
+            Err(e) => return wrong(format!("it is not JSON: {e}")),
+        };
+        let Some(schema) = &self.schema else { return Ok(()) };
+        let problems: Vec<String> = schema
+            .iter_errors(&value)
+            .take(MOST_PROBLEMS)
+            .map(|e| match e.instance_path().as_str() {
+                "" => clean(&e.masked().to_string(), MOST_PROBLEM),
+                at => format!("{}: {}", clean(at, MOST_PROBLEM), clean(&e.masked().to_string(), MOST_PROBLEM)),
+            })
+            .collect();
+        if problems.is_empty() { Ok(()) } else { wrong(problems.join("; ")) }
     }
 
     /// Instantiates it in a store that is thrown away: only an instance shows whether the types of its exports fit.
@@ -142,8 +213,7 @@ fn check_names(engine: &Engine, policy: &str, component: &Component) -> Result<S
     let mut contract = None;
     for (import, item) in ty.imports(&engine.inner) {
         let Some((interface, version)) = contract_name(import) else {
-            if import.starts_with(WASI) {
-                tracing::warn!(policy, import, "the policy imports WASI, which policies do not get: it traps if it calls it");
+            if import.starts_with(wasi::PREFIX) {
                 continue;
             }
             return Err(LoadError::Import { policy: policy.to_owned(), import: import.to_owned() });
@@ -170,26 +240,68 @@ fn check_names(engine: &Engine, policy: &str, component: &Component) -> Result<S
     contract.ok_or_else(|| LoadError::NoHooks { policy: policy.to_owned() })
 }
 
-/// The standard library of a wasip2 guest imports WASI whether it needs it or not: functions that trap let it start, and grant nothing.
-fn stub_wasi(engine: &Engine, linker: &mut Linker<HostState>, component: &Component) -> wasmtime::Result<()> {
-    for (import, item) in component.component_type().imports(&engine.inner) {
-        let ComponentItem::ComponentInstance(instance) = item.ty else {
-            continue;
-        };
-        if !import.starts_with(WASI) {
-            continue;
+fn read_manifest(component: &[u8], beside: Option<&[u8]>) -> Result<Manifest, String> {
+    let own = Manifest::of(component)?;
+    match (own, beside.map(Manifest::read).transpose()?) {
+        (Some(own), Some(beside)) if own != beside => {
+            Err("the manifest in the component and the one in the file beside it are not the same: remove the file".into())
         }
-        let mut stubs = linker.instance(import)?;
-        for (name, item) in instance.exports(&engine.inner) {
-            match item.ty {
-                ComponentItem::ComponentFunc(_) => {
-                    let what = format!("it called {name} of {import}, which policies do not get");
-                    stubs.func_new(name, move |_, _, _, _| Err(wasmtime::Error::msg(what.clone())))?;
-                }
-                ComponentItem::Resource(_) => stubs.resource(name, ResourceType::host::<()>(), |_, _| Ok(()))?,
-                _ => {}
-            }
-        }
+        (own, beside) => Ok(own.or(beside).unwrap_or_default()),
+    }
+}
+
+/// What the manifest wants, if the operator grants all of it.
+fn agree(policy: &str, manifest: &Manifest, grants: &Capabilities) -> Result<Capabilities, LoadError> {
+    let wants = Capabilities::from(manifest.capabilities.clone());
+    let missing = |capability: &str, grant: String| {
+        Err(LoadError::NotGranted { policy: policy.to_owned(), capability: capability.to_owned(), grant })
+    };
+    let ungranted: Vec<&str> = wants.claims.difference(&grants.claims).map(String::as_str).collect();
+    if !ungranted.is_empty() {
+        let all: Vec<&str> = wants.claims.union(&grants.claims).map(String::as_str).collect();
+        return missing(&format!("the claims {} of the principal", ungranted.join(", ")), format!("claims: [{}]", all.join(", ")));
+    }
+    if wants.every_call && !grants.every_call {
+        return missing("to be asked about every call", "every_call: true".into());
+    }
+    if wants.clock && !grants.clock {
+        return missing("a clock", "clock: true".into());
+    }
+    if wants.random && !grants.random {
+        return missing("random numbers", "random: true".into());
+    }
+    let more = grants.claims.difference(&wants.claims).next().is_some()
+        || (grants.every_call && !wants.every_call)
+        || (grants.clock && !wants.clock)
+        || (grants.random && !wants.random);
+    if more {
+        tracing::warn!(policy, "the policy is granted more than its manifest asks for; it gets what it asks for");
+    }
+    Ok(wants)
+}
+
+fn schema(policy: &str, manifest: &Manifest) -> Result<Option<Validator>, LoadError> {
+    let Some(schema) = &manifest.config_schema else { return Ok(None) };
+    // Nothing is fetched: a reference that leaves the schema is an error.
+    jsonschema::options().build(schema).map(Some).map_err(|e| LoadError::Manifest {
+        policy: policy.to_owned(),
+        reason: format!("`config-schema` of its manifest is no JSON Schema: {}", clean(&e.to_string(), MOST_PROBLEM)),
+    })
+}
+
+fn check_hooks(policy: &str, exported: Hooks, manifest: &Manifest) -> Result<(), LoadError> {
+    if exported == Hooks::default() {
+        return Err(LoadError::NoHooks { policy: policy.to_owned() });
+    }
+    let wrong = |reason: String| Err(LoadError::Manifest { policy: policy.to_owned(), reason });
+    if let Some(said) = &manifest.hooks
+        && *said != exported.names().into_iter().map(str::to_owned).collect::<BTreeSet<_>>()
+    {
+        let said: Vec<&str> = said.iter().map(String::as_str).collect();
+        return wrong(format!("its manifest says that it exports [{}], but it exports [{exported}]", said.join(", ")));
+    }
+    if manifest.capabilities.every_call && !exported.router {
+        return wrong("its manifest wants `every-call`, but it exports no router that could be asked".into());
     }
     Ok(())
 }
@@ -211,39 +323,6 @@ fn check_version(policy: &str, wanted: &str) -> Result<(), LoadError> {
         (Some(w), Some(k)) if w > k => Err(LoadError::TooNew { policy, wanted: wanted.to_owned(), known }),
         _ => Err(LoadError::Contract { policy, wanted: wanted.to_owned(), known }),
     }
-}
-
-/// The text of the custom section `version` at the top level of a component, if it is there and fit to be shown.
-fn declared_version(component: &[u8]) -> Option<String> {
-    let mut rest = component.get(8..)?;
-    while let Some((&id, after)) = rest.split_first() {
-        let (size, after) = leb(after)?;
-        let (body, after) = after.split_at_checked(size)?;
-        rest = after;
-        if id != 0 {
-            continue;
-        }
-        let (name_size, body) = leb(body)?;
-        let (name, text) = body.split_at_checked(name_size)?;
-        if name == VERSION_SECTION.as_bytes() {
-            let text = std::str::from_utf8(text).ok()?;
-            let fit = !text.is_empty() && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_graphic());
-            return fit.then(|| text.to_owned());
-        }
-    }
-    None
-}
-
-/// An unsigned LEB128 number of at most 32 bits, and what follows it.
-fn leb(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let mut value = 0u64;
-    for (i, &b) in bytes.iter().take(5).enumerate() {
-        value |= u64::from(b & 0x7f) << (7 * i);
-        if b & 0x80 == 0 {
-            return Some((usize::try_from(value).ok()?, &bytes[i + 1..]));
-        }
-    }
-    None
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -268,22 +347,5 @@ mod tests {
         for other in ["0.0.9", "x", ""] {
             assert!(matches!(check_version("p", other), Err(LoadError::Contract { .. })), "{other}");
         }
-    }
-
-    #[test]
-    fn the_declared_version_is_read_from_its_section_and_only_if_it_is_fit_to_be_shown() {
-        let component = |text: &[u8]| {
-            let mut c = b"\0asm\x0d\0\x01\0".to_vec();
-            c.extend([0, 3, 1, b'x', 9]); // another custom section
-            c.extend([0, 8 + text.len() as u8, 7]);
-            c.extend(b"version");
-            c.extend(text);
-            c
-        };
-        assert_eq!(declared_version(&component(b"1.2.3")).as_deref(), Some("1.2.3"));
-        assert_eq!(declared_version(&component(b"1.2\n3")), None);
-        assert_eq!(declared_version(&component(b"")), None);
-        assert_eq!(declared_version(&component(b"1.2.3")[..20]), None);
-        assert_eq!(declared_version(b"\0asm"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! What a policy can see of a session, and the scratch state that policies keep in it. A [`SessionView`] is a snapshot that the
 //! gateway makes for a call; [`Scratch`] belongs to the session and ends with it. Nothing here holds a key to any other session.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Whether a backend can be called now.
@@ -24,11 +24,16 @@ pub struct BackendView {
     pub state: BackendState,
 }
 
+/// What is known of a principal beyond its name: name of the claim to its value as JSON text. Policies see those that they are granted.
+pub type Claims = BTreeMap<Arc<str>, Arc<str>>;
+
 /// One session as policies see it. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SessionView {
     /// Who the session belongs to.
     pub principal: Arc<str>,
+    /// What else is known of the principal.
+    pub claims: Arc<Claims>,
     /// The virtual host that it was opened at.
     pub virtual_host: Arc<str>,
     /// All its backends in configured order, those that are down too: which names there are never depends on who is up.

@@ -1,4 +1,4 @@
-//! Contract version 0.1: the bindings made from `wit/`, and the translation between them and the words of this crate. One such module
+//! Contract versions 0.1.x: the bindings made from `wit/`, and the translation between them and the words of this crate. One such module
 //! per version that is still served; nothing outside it names a type of its contract. Called by `load` and `call`.
 
 use wasmtime::StoreContextMut;
@@ -11,11 +11,11 @@ use crate::session::{BackendState, Quota};
 use crate::types::{self, Hooks, Item, Kind, Target};
 
 /// The version of this contract as components name it.
-pub(crate) const VERSION: &str = "0.1.0";
+pub(crate) const VERSION: &str = "0.1.1";
 
 /// What the host offers: each interface with its functions, as they stand in import names. Nothing else may be imported.
 pub(crate) const OFFERED: &[(&str, &[&str])] = &[
-    ("types", &["kind", "item-head", "verdict", "target", "alias-entry", "failure"]),
+    ("types", &["kind", "item-head", "verdict", "target", "alias-entry", "decision", "welcome", "failure"]),
     (
         "host",
         &[
@@ -31,6 +31,8 @@ pub(crate) const OFFERED: &[(&str, &[&str])] = &[
             "[method]session.recall",
             "[method]session.remember",
             "[method]session.forget",
+            "[method]session.claims",
+            "[method]session.claim",
             "[method]session.log",
         ],
     ),
@@ -48,13 +50,15 @@ mod bindings {
     });
 }
 
-use bindings::exports::lockgate::policy::{alias, namespace};
+use bindings::exports::lockgate::policy::{alias, lifecycle, namespace, router};
 use bindings::lockgate::policy::{host, types as wit};
 
 /// Where a component's hooks are, found once when it is loaded.
 pub(crate) struct Exports {
     alias: Option<alias::GuestIndices>,
+    router: Option<router::GuestIndices>,
     namespace: Option<namespace::GuestIndices>,
+    lifecycle: Option<lifecycle::GuestIndices>,
 }
 
 // === loading ===
@@ -73,12 +77,19 @@ impl Exports {
         };
         Ok(Exports {
             alias: if has("alias") { Some(alias::GuestIndices::new(pre)?) } else { None },
+            router: if has("router") { Some(router::GuestIndices::new(pre)?) } else { None },
             namespace: if has("namespace") { Some(namespace::GuestIndices::new(pre)?) } else { None },
+            lifecycle: if has("lifecycle") { Some(lifecycle::GuestIndices::new(pre)?) } else { None },
         })
     }
 
     pub(crate) fn hooks(&self) -> Hooks {
-        Hooks { alias: self.alias.is_some(), namespace: self.namespace.is_some() }
+        Hooks {
+            alias: self.alias.is_some(),
+            router: self.router.is_some(),
+            namespace: self.namespace.is_some(),
+            lifecycle: self.lifecycle.is_some(),
+        }
     }
 
     /// Compares the types of all exported hooks with the contract's; needs an instance.
@@ -86,8 +97,14 @@ impl Exports {
         if let Some(alias) = &self.alias {
             alias.load(&mut store, instance)?;
         }
+        if let Some(router) = &self.router {
+            router.load(&mut store, instance)?;
+        }
         if let Some(namespace) = &self.namespace {
             namespace.load(&mut store, instance)?;
+        }
+        if let Some(lifecycle) = &self.lifecycle {
+            lifecycle.load(&mut store, instance)?;
         }
         Ok(())
     }
@@ -129,6 +146,61 @@ impl Exports {
         let answer = guest.call_publish(&mut store, session, kind.into()).await?;
         let entry = |e: wit::AliasEntry| types::AliasEntry { public: e.public, target: e.target.into() };
         Ok(answer.map(|entries| entries.into_iter().map(entry).collect()).map_err(failure))
+    }
+
+    pub(crate) async fn router_resolve(
+        &self,
+        mut store: StoreContextMut<'_, HostState>,
+        instance: &Instance,
+        session: Resource<Lent>,
+        kind: Kind,
+        public: &str,
+        target: &Target,
+    ) -> Answer<types::Decision> {
+        let Some(router) = &self.router else {
+            return Ok(Err(no_such_hook()));
+        };
+        let guest = router.load(&mut store, instance)?;
+        let target = wit::TargetParam { backend: &target.backend, name: &target.name };
+        let answer = guest.call_resolve(&mut store, session, kind.into(), public, target).await?;
+        let decision = |d: wit::Decision| match d {
+            wit::Decision::Pass => types::Decision::Pass,
+            wit::Decision::Route(target) => types::Decision::Route(target.into()),
+            wit::Decision::Refuse(reason) => types::Decision::Refuse(log::clean(&reason, MOST_SHOWN)),
+        };
+        Ok(answer.map(decision).map_err(failure))
+    }
+
+    /// The reason of a refusal, if it is one.
+    pub(crate) async fn lifecycle_opened(
+        &self,
+        mut store: StoreContextMut<'_, HostState>,
+        instance: &Instance,
+        session: Resource<Lent>,
+    ) -> Answer<Option<String>> {
+        let Some(lifecycle) = &self.lifecycle else {
+            return Ok(Err(no_such_hook()));
+        };
+        let guest = lifecycle.load(&mut store, instance)?;
+        let answer = guest.call_opened(&mut store, session).await?;
+        let refused = |w: wit::Welcome| match w {
+            wit::Welcome::Accept => None,
+            wit::Welcome::Refuse(reason) => Some(log::clean(&reason, MOST_SHOWN)),
+        };
+        Ok(answer.map(refused).map_err(failure))
+    }
+
+    pub(crate) async fn lifecycle_closing(
+        &self,
+        mut store: StoreContextMut<'_, HostState>,
+        instance: &Instance,
+        session: Resource<Lent>,
+    ) -> Answer<()> {
+        let Some(lifecycle) = &self.lifecycle else {
+            return Ok(Err(no_such_hook()));
+        };
+        let guest = lifecycle.load(&mut store, instance)?;
+        Ok(guest.call_closing(&mut store, session).await?.map_err(failure))
     }
 
     pub(crate) async fn namespace_expose(
@@ -185,6 +257,9 @@ fn failure(f: wit::Failure) -> PolicyErrorKind {
 /// Bytes of a failure's reason that are kept.
 const MOST_REASON: usize = 2 << 10;
 
+/// Bytes of a refusal's reason that a client is shown.
+const MOST_SHOWN: usize = 500;
+
 impl From<Kind> for wit::Kind {
     fn from(kind: Kind) -> wit::Kind {
         match kind {
@@ -196,8 +271,8 @@ impl From<Kind> for wit::Kind {
     }
 }
 
-impl From<wit::Target> for Target {
-    fn from(t: wit::Target) -> Target {
+impl From<wit::TargetResult> for Target {
+    fn from(t: wit::TargetResult) -> Target {
         Target { backend: t.backend, name: t.name }
     }
 }
@@ -235,12 +310,12 @@ impl host::HostSession for HostState {
 
     fn recall(&mut self, s: Resource<Lent>, key: String) -> wasmtime::Result<Option<String>> {
         let lent = self.lent(&s)?;
-        Ok(lent.view.scratch.recall(&lent.policy, &key))
+        Ok(lent.view.scratch.recall(&lent.policy.name, &key))
     }
 
     fn remember(&mut self, s: Resource<Lent>, key: String, value: String) -> wasmtime::Result<Result<(), host::Quota>> {
         let lent = self.lent(&s)?;
-        Ok(lent.view.scratch.remember(&lent.policy, key, value).map_err(|q| match q {
+        Ok(lent.view.scratch.remember(&lent.policy.name, key, value).map_err(|q| match q {
             Quota::KeyTooLong => host::Quota::KeyTooLong,
             Quota::ValueTooLong => host::Quota::ValueTooLong,
             Quota::TooManyKeys => host::Quota::TooManyKeys,
@@ -250,8 +325,18 @@ impl host::HostSession for HostState {
 
     fn forget(&mut self, s: Resource<Lent>, key: String) -> wasmtime::Result<()> {
         let lent = self.lent(&s)?;
-        lent.view.scratch.forget(&lent.policy, &key);
+        lent.view.scratch.forget(&lent.policy.name, &key);
         Ok(())
+    }
+
+    fn claims(&mut self, s: Resource<Lent>) -> wasmtime::Result<Vec<String>> {
+        let lent = self.lent(&s)?;
+        Ok(lent.claims().map(|(name, _)| name.to_owned()).collect())
+    }
+
+    fn claim(&mut self, s: Resource<Lent>, name: String) -> wasmtime::Result<Option<String>> {
+        let lent = self.lent(&s)?;
+        Ok(lent.claims().find(|(n, _)| *n == name).map(|(_, value)| value.to_owned()))
     }
 
     fn log(&mut self, s: Resource<Lent>, level: host::Level, message: String) -> wasmtime::Result<()> {

@@ -2,6 +2,7 @@
 //! Plain data only. Called by everything in this crate and by the gateway.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// The four sorts of things that MCP servers list. Names of different kinds never collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +64,35 @@ impl fmt::Display for Target {
     }
 }
 
+/// Where a call goes after the routers have spoken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// To this target.
+    To(Target),
+    /// Nowhere.
+    Refused(Refused),
+}
+
+/// A policy's no, with its reason for the client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The operator's name of the policy.
+    pub policy: Arc<str>,
+    /// One line of at most 500 bytes, control characters escaped.
+    pub reason: String,
+}
+
+/// When routers want to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Routers {
+    /// There are none.
+    None,
+    /// Once for each name; the answer may be kept with it until the lists or the chain change.
+    OncePerName,
+    /// About each call.
+    EveryCall,
+}
+
 /// A function that a policy may export, by the interface it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hook {
@@ -70,10 +100,16 @@ pub enum Hook {
     AliasResolve,
     /// `alias.publish`
     AliasPublish,
+    /// `router.resolve`
+    RouterResolve,
     /// `namespace.expose`
     NamespaceExpose,
     /// `namespace.resolve`
     NamespaceResolve,
+    /// `lifecycle.opened`
+    LifecycleOpened,
+    /// `lifecycle.closing`
+    LifecycleClosing,
 }
 
 impl Hook {
@@ -82,14 +118,28 @@ impl Hook {
         match self {
             Hook::AliasResolve => "alias.resolve",
             Hook::AliasPublish => "alias.publish",
+            Hook::RouterResolve => "router.resolve",
             Hook::NamespaceExpose => "namespace.expose",
             Hook::NamespaceResolve => "namespace.resolve",
+            Hook::LifecycleOpened => "lifecycle.opened",
+            Hook::LifecycleClosing => "lifecycle.closing",
         }
     }
 
-    /// Lists are given more time than single names.
-    pub(crate) fn is_list(self) -> bool {
-        matches!(self, Hook::AliasPublish | Hook::NamespaceExpose)
+    /// Every hook, in the order of the contract.
+    pub const ALL: [Hook; 7] = [
+        Hook::AliasResolve,
+        Hook::AliasPublish,
+        Hook::RouterResolve,
+        Hook::NamespaceExpose,
+        Hook::NamespaceResolve,
+        Hook::LifecycleOpened,
+        Hook::LifecycleClosing,
+    ];
+
+    /// Lists, and what happens once in a session, are given more time than single names.
+    pub(crate) fn is_slow(self) -> bool {
+        !matches!(self, Hook::AliasResolve | Hook::RouterResolve | Hook::NamespaceResolve)
     }
 }
 
@@ -104,15 +154,25 @@ impl fmt::Display for Hook {
 pub struct Hooks {
     /// It exports `alias`.
     pub alias: bool,
+    /// It exports `router`.
+    pub router: bool,
     /// It exports `namespace`.
     pub namespace: bool,
+    /// It exports `lifecycle`.
+    pub lifecycle: bool,
+}
+
+impl Hooks {
+    /// The names of the interfaces, in the order of the contract.
+    pub fn names(self) -> Vec<&'static str> {
+        let all = [(self.alias, "alias"), (self.router, "router"), (self.namespace, "namespace"), (self.lifecycle, "lifecycle")];
+        all.into_iter().filter_map(|(has, name)| has.then_some(name)).collect()
+    }
 }
 
 impl fmt::Display for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> =
-            [(self.alias, "alias"), (self.namespace, "namespace")].into_iter().filter_map(|(has, n)| has.then_some(n)).collect();
-        f.write_str(&names.join(", "))
+        f.write_str(&self.names().join(", "))
     }
 }
 
@@ -131,6 +191,14 @@ pub(crate) enum Verdict {
     Keep,
     Hide,
     Rename(String),
+}
+
+/// A router's word on one call, not yet checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    Pass,
+    Route(Target),
+    Refuse(String),
 }
 
 /// A policy's claim that a public name stands for something, not yet checked.

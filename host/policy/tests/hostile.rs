@@ -56,8 +56,8 @@ fn notes() -> Vec<u8> {
         (call $remember (local.get 0) (i32.const 2) (i32.const 1) (i32.const 0) (i32.const 2) (i32.const 600))"#
     );
     let world = r#"
-        (import "lockgate:policy/host@0.1.0" "[method]session.recall" (func $recall (param i32 i32 i32 i32)))
-        (import "lockgate:policy/host@0.1.0" "[method]session.remember" (func $remember (param i32 i32 i32 i32 i32 i32)))"#;
+        (import "lockgate:policy/host@0.1.1" "[method]session.recall" (func $recall (param i32 i32 i32 i32)))
+        (import "lockgate:policy/host@0.1.1" "[method]session.remember" (func $remember (param i32 i32 i32 i32 i32 i32)))"#;
     let module = alias_module(&resolve, r#"(data (i32.const 0) "axk")"#).replacen("(module", &format!("(module {world}"), 1);
     component("alias-policy", &module)
 }
@@ -72,8 +72,8 @@ async fn what_is_remembered_stays_with_its_session_and_its_policy() {
     assert_eq!(ask(&chain, &second).await, Ok(false), "another session has nothing");
     let swapped = chain_of(&engine, &notes());
     assert_eq!(ask(&swapped, &first).await, Ok(true), "state survives a swap of the code");
-    let other = Policy::load(&engine, "other", &notes()).unwrap();
-    let other = Chain::new(engine, vec![entry(other, "null")]);
+    let other = Policy::load(&engine, "other", &notes(), &Terms::default()).unwrap();
+    let other = Chain::new(engine, "default".into(), vec![entry(other, "null")]);
     assert_eq!(ask(&other, &first).await, Ok(false), "another policy has nothing");
 }
 
@@ -105,7 +105,7 @@ async fn an_endless_loop_is_ended_while_others_run() {
 async fn a_loop_in_start_code_does_not_load() {
     let guest = component("alias-policy", &alias_module("", "(func $init (loop $l (br $l))) (start $init)"));
     let engine = engine_with(|c| c.list_deadline = Duration::from_millis(40));
-    let refused = Policy::load(&engine, "guest", &guest).unwrap_err();
+    let refused = Policy::load(&engine, "guest", &guest, &Terms::default()).unwrap_err();
     assert!(matches!(refused, LoadError::Instantiate { .. }), "{refused}");
 }
 
@@ -137,7 +137,7 @@ async fn traps_are_named_and_the_next_call_has_a_new_instance() {
 #[tokio::test]
 async fn a_handle_that_was_not_lent_is_worth_nothing() {
     for forged in [-1, 0, 2, 3, 100, 1 << 20] {
-        let world = r#"(import "lockgate:policy/host@0.1.0" "[method]session.principal" (func $principal (param i32 i32)))"#;
+        let world = r#"(import "lockgate:policy/host@0.1.1" "[method]session.principal" (func $principal (param i32 i32)))"#;
         let module = alias_module(&format!("(call $principal (i32.const {forged}) (i32.const 512))"), "");
         let guest = component("alias-policy", &module.replacen("(module", &format!("(module {world}"), 1));
         let outcome = ask(&chain_of(&engine(), &guest), &session(&["a"])).await;
@@ -174,7 +174,7 @@ async fn a_target_outside_of_the_session_is_an_error_of_the_policy() {
 /// A million lines, or as many as fit into the deadline.
 #[tokio::test]
 async fn a_guest_that_logs_without_end_is_ended_and_dropped_lines_cost_little() {
-    let world = r#"(import "lockgate:policy/host@0.1.0" "[method]session.log" (func $log (param i32 i32 i32 i32)))"#;
+    let world = r#"(import "lockgate:policy/host@0.1.1" "[method]session.log" (func $log (param i32 i32 i32 i32)))"#;
     let module = alias_module("(loop $l (call $log (local.get 0) (i32.const 3) (i32.const 0) (i32.const 2)) (br $l))", TEXT);
     let guest = component("alias-policy", &module.replacen("(module", &format!("(module {world}"), 1));
     assert_eq!(ask(&chain_of(&engine(), &guest), &session(&["a"])).await, Err(PolicyErrorKind::Deadline));
@@ -228,12 +228,12 @@ async fn a_name_that_is_hidden_is_not_reached_by_alias_either() {
         "(i32.store (i32.const 1028) (i32.const 512)) (i32.store (i32.const 1032) (i32.const 1)) (i32.store8 (i32.const 512) (i32.const 1))",
         "",
     );
-    let hide = entry(Policy::load(&engine, "hide", &hide).unwrap(), "null");
+    let hide = entry(Policy::load(&engine, "hide", &hide, &Terms::default()).unwrap(), "null");
     let alias = entry(load_shipped(&engine, "alias"), r#"{"aliases":[{"public":"now","kind":"tool","backend":"a","name":"x"}]}"#);
     let namespace = entry(load_shipped(&engine, "namespace"), "null");
     let s = session(&["a", "b"]);
-    let open = Chain::new(engine.clone(), vec![alias.clone(), namespace.clone()]);
-    let closed = Chain::new(engine, vec![alias, hide, namespace]);
+    let open = Chain::new(engine.clone(), "default".into(), vec![alias.clone(), namespace.clone()]);
+    let closed = Chain::new(engine, "default".into(), vec![alias, hide, namespace]);
     for name in ["now", "a__x"] {
         assert!(open.resolve(&s, Kind::Tool, name).await.unwrap().is_some(), "{name}");
         assert!(closed.resolve(&s, Kind::Tool, name).await.unwrap().is_none(), "{name}");

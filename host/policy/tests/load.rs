@@ -18,7 +18,7 @@ fn what_is_no_component_is_refused() {
 #[test]
 fn a_component_that_is_too_large_is_not_compiled() {
     let engine = engine_with(|c| c.component_bytes = 100);
-    let refusal = Policy::load(&engine, "p", &alias_guest("", "")).unwrap_err();
+    let refusal = Policy::load(&engine, "p", &alias_guest("", ""), &Terms::default()).unwrap_err();
     assert!(matches!(refusal, LoadError::TooLarge { limit: 100, .. }), "{refusal}");
 }
 
@@ -43,7 +43,7 @@ fn a_component_that_imports_what_is_not_granted_is_refused_by_name() {
 fn with_import(package: &str, import: &str, resolve: &str) -> Vec<u8> {
     let more = format!(
         "package test:more;
-        world more {{ import lockgate:policy/host@0.1.0; import {package}; export lockgate:policy/alias@0.1.0; }}
+        world more {{ import lockgate:policy/host@0.1.1; import {package}; export lockgate:policy/alias@0.1.1; }}
         package wasi:clocks@0.2.0 {{ interface monotonic-clock {{ now: func() -> u64; }} }}"
     );
     let module = alias_module(resolve, "").replacen("(module", &format!("(module {import}"), 1);
@@ -75,10 +75,10 @@ async fn a_later_contract_of_the_same_minor_version_fits_as_long_as_it_is_not_us
     };
     let engine = engine();
     let unused = against("0.1.3", add, "");
-    let policy = Policy::load(&engine, "p", &unused).unwrap();
+    let policy = Policy::load(&engine, "p", &unused, &Terms::default()).unwrap();
     assert_eq!(policy.contract(), "0.1.3");
     assert!(policy.hooks().alias);
-    let import = r#"(import "lockgate:policy/host@0.1.0" "[method]session.claim" (func $claim (param i32 i32 i32 i32)))"#;
+    let import = r#"(import "lockgate:policy/host@0.1.1" "[method]session.claim" (func $claim (param i32 i32 i32 i32)))"#;
     let used = against("0.1.3", add, import);
     let refusal = refused(&used);
     assert!(matches!(&refusal, LoadError::Missing { what, wanted, .. } if what == "session.claim" && wanted == "0.1.3"), "{refusal}");
@@ -103,5 +103,5 @@ fn an_engine_without_a_pool_serves_too() {
     // More than a process can reserve: the way of a container with a limit on address space.
     let engine = engine_with(|c| c.memory_reservation = 1 << 46);
     assert!(!engine.is_pooled());
-    assert!(Policy::load(&engine, "p", &alias_guest("", "")).is_ok());
+    assert!(Policy::load(&engine, "p", &alias_guest("", "")).is_ok(), &Terms::default());
 }

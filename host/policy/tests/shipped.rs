@@ -186,7 +186,7 @@ async fn a_long_list_goes_in_pieces_and_comes_back_in_order() {
 #[tokio::test]
 async fn a_chain_without_policies_leaves_names_alone() {
     let engine = engine();
-    let (first, second) = (Chain::new(engine.clone(), vec![]), Chain::new(engine, vec![]));
+    let (first, second) = (Chain::new(engine.clone(), "default".into(), vec![]), Chain::new(engine, "default".into(), vec![]));
     assert!(second.generation() > first.generation());
     let published = first.publish(&session(&["a", "b"]), Kind::Tool, &heads(&[("a", "x"), ("b", "x"), ("b", "y")])).await.unwrap();
     assert_eq!(published, [Some("x".to_owned()), None, Some("y".to_owned())]);

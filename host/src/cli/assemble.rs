@@ -9,7 +9,7 @@ use crate::session::{self, RegistryLimits, SessionLimits};
 use crate::telemetry::Metrics;
 use anyhow::Context;
 use http::{HeaderMap, HeaderValue};
-use lockgate_policy::{Chain, Engine, EngineConfig, Entry, Policy, shipped};
+use lockgate_policy::{Chain, Engine, EngineConfig, Entry, Failing, Policy, Terms, shipped};
 use serde_json::json;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,12 +41,15 @@ impl Policies {
                 match policy {
                     Ok(policy) => {
                         compiled.insert(key, policy.clone());
-                        entries.push(Entry { policy, setting: setting(config, host, wanted).into() });
+                        match Entry::new(policy, setting(config, host, wanted), Failing::default()) {
+                            Ok(entry) => entries.push(entry),
+                            Err(error) => problems.push(Problem::new(wanted.place.clone(), error.to_string())),
+                        }
                     }
                     Err(message) => problems.push(Problem::new(wanted.place.clone(), message)),
                 }
             }
-            chains.push(Arc::new(Chain::new(engine.clone(), entries)));
+            chains.push(Arc::new(Chain::new(engine.clone(), host.path.clone(), entries)));
         }
         if problems.is_empty() { Ok(Policies(chains)) } else { Err(problems) }
     }
@@ -59,7 +62,7 @@ fn load(engine: &Arc<Engine>, wanted: &PolicyRef) -> Result<Arc<Policy>, String>
         }
         PolicySource::File(path) => std::fs::read(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?,
     };
-    Policy::load(engine, &wanted.name, &component).map_err(|e| e.to_string())
+    Policy::load(engine, &wanted.name, &component, &Terms::default()).map_err(|e| e.to_string())
 }
 
 /// What a policy reads as its configuration. The shipped `alias` gets the aliases of the virtual host, which have a key of their own.

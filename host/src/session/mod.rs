@@ -175,6 +175,7 @@ impl Session {
         });
         SessionView {
             principal: self.key.principal.name().clone(),
+            claims: Arc::default(),
             virtual_host: self.key.virtual_host.clone(),
             backends: backends.collect(),
             scratch: self.scratch.clone(),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use lockgate_policy::{
-    BackendState, BackendView, Chain, Engine, EngineConfig, Entry, ItemHead, LoadError, Policy, Scratch, SessionView, shipped,
+    BackendState, BackendView, Chain, Engine, EngineConfig, Entry, Failing, ItemHead, LoadError, Policy, Scratch, SessionView, Terms, shipped,
 };
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -26,6 +26,7 @@ pub fn session(backends: &[&str]) -> SessionView {
     let view = |name: &&str| BackendView { name: (*name).into(), state: BackendState::Connected };
     SessionView {
         principal: "somebody".into(),
+        claims: Arc::default(),
         virtual_host: "default".into(),
         backends: backends.iter().map(view).collect(),
         scratch: Scratch::new(),
@@ -33,11 +34,11 @@ pub fn session(backends: &[&str]) -> SessionView {
 }
 
 pub fn entry(policy: Arc<Policy>, setting: &str) -> Entry {
-    Entry { policy, setting: setting.into() }
+    Entry::new(policy, setting, Failing::default()).expect("the configuration fits")
 }
 
 pub fn load_shipped(engine: &Arc<Engine>, name: &str) -> Arc<Policy> {
-    Policy::load(engine, name, shipped::by_name(name).expect("it ships")).expect("it loads")
+    Policy::load(engine, name, shipped::by_name(name).expect("it ships"), &Terms::default()).expect("it loads")
 }
 
 /// The chain that a gateway has by default: aliases, then namespaces. Compiled once for all tests of a binary.
@@ -49,7 +50,7 @@ pub fn shipped_chain(aliases: &str) -> Chain {
     });
     let (engine, [alias, namespace]) = &*SHIPPED;
     let entries = vec![entry(alias.clone(), aliases), entry(namespace.clone(), "null")];
-    Chain::new(engine.clone(), entries)
+    Chain::new(engine.clone(), "default".into(), entries)
 }
 
 pub fn heads<'a>(items: &[(&'a str, &'a str)]) -> Vec<ItemHead<'a>> {
@@ -92,7 +93,7 @@ pub fn component_of(contract: &str, more: Option<&str>, world: &str, body: &str)
 pub fn module(body: &str) -> String {
     format!(
         r#"(module
-        (import "lockgate:policy/host@0.1.0" "[resource-drop]session" (func $end (param i32)))
+        (import "lockgate:policy/host@0.1.1" "[resource-drop]session" (func $end (param i32)))
         (memory (export "memory") 2)
         (global $free (mut i32) (i32.const 65536))
         (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
@@ -113,11 +114,11 @@ pub fn alias_guest(resolve: &str, more: &str) -> Vec<u8> {
 pub fn alias_module(resolve: &str, more: &str) -> String {
     module(&format!(
         r#"{more}
-        (func (export "lockgate:policy/alias@0.1.0#resolve") (param i32 i32 i32 i32) (result i32)
+        (func (export "lockgate:policy/alias@0.1.1#resolve") (param i32 i32 i32 i32) (result i32)
             {resolve}
             (call $end (local.get 0))
             (i32.const 1024))
-        (func (export "lockgate:policy/alias@0.1.0#publish") (param i32 i32) (result i32)
+        (func (export "lockgate:policy/alias@0.1.1#publish") (param i32 i32) (result i32)
             (call $end (local.get 0))
             (i32.const 2048))"#
     ))
@@ -130,11 +131,11 @@ pub fn namespace_guest(expose: &str, more: &str) -> Vec<u8> {
         "namespace-policy",
         &module(&format!(
             r#"{more}
-            (func (export "lockgate:policy/namespace@0.1.0#expose") (param i32 i32 i32 i32) (result i32)
+            (func (export "lockgate:policy/namespace@0.1.1#expose") (param i32 i32 i32 i32) (result i32)
                 {expose}
                 (call $end (local.get 0))
                 (i32.const 1024))
-            (func (export "lockgate:policy/namespace@0.1.0#resolve") (param i32 i32 i32 i32) (result i32)
+            (func (export "lockgate:policy/namespace@0.1.1#resolve") (param i32 i32 i32 i32) (result i32)
                 (call $end (local.get 0))
                 (i32.const 2048))"#
         )),
@@ -143,10 +144,10 @@ pub fn namespace_guest(expose: &str, more: &str) -> Vec<u8> {
 
 /// A chain of one guest.
 pub fn chain_of(engine: &Arc<Engine>, component: &[u8]) -> Chain {
-    let policy = Policy::load(engine, "guest", component).expect("it loads");
-    Chain::new(engine.clone(), vec![entry(policy, "null")])
+    let policy = Policy::load(engine, "guest", component, &Terms::default()).expect("it loads");
+    Chain::new(engine.clone(), "default".into(), vec![entry(policy, "null")])
 }
 
 pub fn refused(component: &[u8]) -> LoadError {
-    Policy::load(&engine(), "guest", component).expect_err("it must not load")
+    Policy::load(&engine(), "guest", component, &Terms::default()).expect_err("it must not load")
 }

@@ -40,7 +40,7 @@ impl Site {
         let host = |path: &str| VirtualHost {
             path: path.into(),
             backends: Vec::new(),
-            policies: Arc::new(Chain::new(engine.clone(), Vec::new())),
+            policies: Arc::new(Chain::new(engine.clone(), "/mcp".into(), Vec::new())),
             instructions: None,
         };
         let settings = Settings {
