@@ -25,13 +25,17 @@ pub enum LoadError {
     )]
     CoreModule { policy: String },
     /// Not the component that the operator pinned.
-    #[error("policy {policy}: its SHA-256 is {found}, but {pinned} is pinned (sha256): this is another component than the one that was reviewed")]
+    #[error(
+        "policy {policy}: its SHA-256 is {found}, but {pinned} is pinned (sha256): this is another component than the one that was reviewed"
+    )]
     Digest { policy: String, found: String, pinned: String },
     /// Its manifest cannot be read, or is not true of the component.
     #[error("policy {policy}: {reason}")]
     Manifest { policy: String, reason: String },
     /// It wants a capability that the operator does not grant.
-    #[error("policy {policy}: it wants {capability}, which it is not granted: if it may have it, add `grants: {{ {grant} }}` to the policy in the configuration")]
+    #[error(
+        "policy {policy}: it wants {capability}, which it is not granted: if it may have it, add `grants: {{ {grant} }}` to the policy in the configuration"
+    )]
     NotGranted { policy: String, capability: String, grant: String },
     /// The operator's configuration for it does not fit the schema in its manifest.
     #[error("policy {policy}: its `config` does not fit: {reason}")]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use lockgate_policy::{Chain, Kind, LoadError, Policy, PolicyErrorKind, SessionView};
+use lockgate_policy::{Chain, Kind, LoadError, Policy, PolicyErrorKind, SessionView, Terms};
 
 /// Writes `some({backend: "a", name: "x"})` where answers go. Its text is at 0.
 const SOME_A: &str = r#"

@@ -20,7 +20,7 @@ fn the_shipped_components_say_who_they_are() {
         let policy = load_shipped(&engine, name);
         assert_eq!(policy.name(), name);
         assert_eq!(policy.version(), env!("CARGO_PKG_VERSION"));
-        assert_eq!(policy.contract(), "0.1.0");
+        assert_eq!(policy.contract(), "0.1.1");
         assert_eq!(policy.digest().len(), 64);
         assert_eq!((policy.hooks().alias, policy.hooks().namespace), (name == "alias", name == "namespace"));
     }

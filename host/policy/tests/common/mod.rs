@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use lockgate_policy::{
-    BackendState, BackendView, Chain, Engine, EngineConfig, Entry, Failing, ItemHead, LoadError, Policy, Scratch, SessionView, Terms, shipped,
+    BackendState, BackendView, Chain, Engine, EngineConfig, Entry, Failing, ItemHead, LoadError, Policy, Scratch, SessionView, Terms,
+    shipped,
 };
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -140,6 +141,57 @@ pub fn namespace_guest(expose: &str, more: &str) -> Vec<u8> {
                 (i32.const 2048))"#
         )),
     )
+}
+
+/// A router whose `resolve` runs `resolve` (locals 0 the session, 1 the kind, 2 and 3 the name, 4 and 5 the backend, 6 and 7 the own name) before
+/// it answers with what is at 1,024 (zeroes there mean `pass`).
+pub fn router_guest(imports: &str, resolve: &str, more: &str) -> Vec<u8> {
+    let body = format!(
+        r#"{more}
+        (func (export "lockgate:policy/router@0.1.1#resolve") (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)
+            {resolve}
+            (call $end (local.get 0))
+            (i32.const 1024))"#
+    );
+    component("router-policy", &module(&body).replacen("(module", &format!("(module {imports}"), 1))
+}
+
+/// A lifecycle policy whose `opened` and `closing` run what is given before they answer with what is at 1,024 and at 2,048 (zeroes: fine).
+pub fn lifecycle_guest(imports: &str, opened: &str, closing: &str, more: &str) -> Vec<u8> {
+    let body = format!(
+        r#"{more}
+        (func (export "lockgate:policy/lifecycle@0.1.1#opened") (param i32) (result i32)
+            {opened}
+            (call $end (local.get 0))
+            (i32.const 1024))
+        (func (export "lockgate:policy/lifecycle@0.1.1#closing") (param i32) (result i32)
+            {closing}
+            (call $end (local.get 0))
+            (i32.const 2048))"#
+    );
+    component("lifecycle-policy", &module(&body).replacen("(module", &format!("(module {imports}"), 1))
+}
+
+/// What makes a guest's answer at 1,024 a refusal (of a router, with `case` 2, or of a lifecycle policy, with 1), with the text at 0.
+pub fn refusal(case: u32, bytes: usize) -> String {
+    format!(
+        "(i32.store8 (i32.const 1028) (i32.const {case})) (i32.store (i32.const 1032) (i32.const 0)) (i32.store (i32.const 1036) (i32.const {bytes}))"
+    )
+}
+
+/// The component with a manifest.
+pub fn with_manifest(mut component: Vec<u8>, manifest: &str) -> Vec<u8> {
+    let name = b"lockgate:manifest";
+    let mut size = 1 + name.len() + manifest.len();
+    component.push(0);
+    while size >= 0x80 {
+        component.push(size as u8 | 0x80);
+        size >>= 7;
+    }
+    component.extend([size as u8, name.len() as u8]);
+    component.extend(name);
+    component.extend(manifest.as_bytes());
+    component
 }
 
 /// A chain of one guest.
