@@ -14,6 +14,7 @@
 //! | [`fixture`] | the server that the conformance suite is run against, on rmcp |
 //! | [`conformance`] | runs the suite and reads its verdicts |
 //! | [`real`] | other projects' clients and servers, installed by `tests/real/setup` |
+//! | [`load`] | sessions that call in a closed loop, and the processor time that it costs |
 //! | [`process`] | child processes, temporary folders, what `/proc` says |
 
 pub mod backend;
@@ -21,6 +22,7 @@ pub mod client;
 pub mod conformance;
 pub mod fixture;
 pub mod gateway;
+pub mod load;
 pub mod process;
 pub mod raw;
 pub mod real;
