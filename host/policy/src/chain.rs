@@ -3,18 +3,21 @@
 //! calls it when it builds a list, and for names that are not in the session's published table.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crate::call::{self, Guest};
 use crate::engine::Engine;
-use crate::error::{LoadError, PolicyError, PolicyErrorKind, quoted};
+use crate::error::{LoadError, PolicyError, quoted};
 use crate::explain::{End, Explanation, Trace};
+use crate::live::Census;
 use crate::load::Policy;
 use crate::session::SessionView;
+use crate::stats::Stats;
 use crate::terms::{Failing, OnFailure};
 use crate::types::{AliasEntry, Decision, Hook, Hooks, Item, ItemHead, Kind, Refused, Route, Routers, Target, Verdict};
 use crate::verify;
+use crate::warm::Place;
 
 /// One policy in a chain, with its configuration there.
 #[derive(Clone, Debug)]
@@ -22,6 +25,10 @@ pub struct Entry {
     pub(crate) policy: Arc<Policy>,
     pub(crate) setting: Arc<str>,
     pub(crate) failing: Failing,
+    /// What sessions keep its instances under: its own in each chain.
+    pub(crate) place: Place,
+    /// What its calls came to in this chain.
+    pub(crate) stats: Arc<Stats>,
 }
 
 /// An ordered list of policies. Immutable: another configuration is another chain with another generation.
@@ -32,6 +39,7 @@ pub struct Chain {
     entries: Vec<Entry>,
     routers: Routers,
     generation: u64,
+    census: OnceLock<Census>,
 }
 
 /// Items and bytes of items that go into one call of `expose`; longer lists go in pieces. One item may be larger than that.
@@ -68,7 +76,14 @@ impl Chain {
             (true, true) => Routers::EveryCall,
         };
         let routers = entries.iter().map(asks).max().unwrap_or(Routers::None);
-        Chain { engine, virtual_host, entries, routers, generation: GENERATIONS.fetch_add(1, Ordering::Relaxed) }
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        let entries = entries.into_iter().map(|entry| entry.of(generation)).collect();
+        Chain { engine, virtual_host, entries, routers, generation, census: OnceLock::new() }
+    }
+
+    /// Counts it among the chains that are alive, until it is dropped.
+    pub(crate) fn count_in(&self, alive: &Arc<AtomicUsize>) {
+        self.census.get_or_init(|| Census::new(alive));
     }
 
     /// A number that is larger for every chain made later.
@@ -100,7 +115,7 @@ impl Chain {
                 self.aliases_of(s, kind, entry).await?;
             }
             for (_, entry) in self.with(|h| h.namespace) {
-                let mut guest = Guest::enter(&self.engine, entry, s, Hook::NamespaceExpose).await?;
+                let mut guest = Guest::fresh(&self.engine, entry, s, Hook::NamespaceExpose).await?;
                 guest.namespace_expose(kind, &[], 0).await?;
             }
         }
@@ -118,7 +133,7 @@ impl Chain {
     /// Asks the lifecycle policies whether the session may open. `Some`: one of them refuses it.
     pub async fn opened(&self, s: &SessionView) -> Result<Option<Refused>, PolicyError> {
         for (_, entry) in self.with(|h| h.lifecycle) {
-            let asked = async { Guest::enter(&self.engine, entry, s, Hook::LifecycleOpened).await?.lifecycle_opened().await };
+            let asked = async { Guest::fresh(&self.engine, entry, s, Hook::LifecycleOpened).await?.lifecycle_opened().await };
             match asked.await {
                 Ok(None) => {}
                 Ok(Some(reason)) => return Ok(Some(Refused { policy: entry.policy.name.clone(), reason })),
@@ -131,7 +146,7 @@ impl Chain {
     /// Tells the lifecycle policies that the session closes. Failures are logged where they happen.
     pub async fn closing(&self, s: &SessionView) {
         for (_, entry) in self.with(|h| h.lifecycle) {
-            if let Ok(guest) = Guest::enter(&self.engine, entry, s, Hook::LifecycleClosing).await {
+            if let Ok(mut guest) = Guest::fresh(&self.engine, entry, s, Hook::LifecycleClosing).await {
                 let _ = guest.lifecycle_closing().await;
             }
         }
@@ -156,7 +171,7 @@ impl Chain {
     ///
     /// Verified are: no two items under one name; what policies make up, and with more than one backend everything, is legal
     /// (tools and prompts: 1 to 64 characters of `A-Z a-z 0-9 _ -`); alias targets are backends of the session. Otherwise
-    /// [`PolicyErrorKind::BadAnswer`] names the items.
+    /// [`PolicyErrorKind::BadAnswer`](crate::PolicyErrorKind::BadAnswer) names the items.
     pub async fn publish(&self, s: &SessionView, kind: Kind, heads: &[ItemHead<'_>]) -> Result<Vec<Option<String>>, PolicyError> {
         let aliases = self.aliases(s, kind).await?;
         let mut names = self.expose(s, kind, heads, &mut Trace::off()).await?;
@@ -243,6 +258,10 @@ impl Chain {
         }
     }
 
+    fn refuted(&self, entry: &Entry, hook: Hook, what: String) -> PolicyError {
+        call::refuted(&self.engine, entry, hook, what)
+    }
+
     fn forgive(&self, error: PolicyError) -> Result<(), PolicyError> {
         self.forgiven(error).map(drop)
     }
@@ -250,12 +269,13 @@ impl Chain {
     async fn alias_traced(&self, s: &SessionView, kind: Kind, public: &str, trace: &mut Trace) -> Result<Option<Target>, PolicyError> {
         for (_, entry) in self.with(|h| h.alias) {
             let asked = async {
-                let guest = Guest::enter(&self.engine, entry, s, Hook::AliasResolve).await?;
+                let mut guest = Guest::own(&self.engine, entry, s, Hook::AliasResolve).await?;
                 let target = guest.alias_resolve(kind, public).await?;
-                match &target {
-                    Some(t) => verify::target(s, t).map_err(|what| bad(entry, Hook::AliasResolve, what)).map(|()| target),
-                    None => Ok(None),
+                match target.as_ref().map_or(Ok(()), |t| verify::target(s, t)) {
+                    Ok(()) => guest.keep(),
+                    Err(what) => return Err(guest.refute(Hook::AliasResolve, what)),
                 }
+                Ok(target)
             };
             match asked.await {
                 Ok(Some(target)) => {
@@ -331,11 +351,14 @@ impl Chain {
     }
 
     async fn decide(&self, s: &SessionView, kind: Kind, public: &str, target: &Target, entry: &Entry) -> Result<Decision, PolicyError> {
-        let guest = Guest::enter(&self.engine, entry, s, Hook::RouterResolve).await?;
+        let mut guest = Guest::own(&self.engine, entry, s, Hook::RouterResolve).await?;
         let decision = guest.router_resolve(kind, public, target).await?;
-        if let Decision::Route(to) = &decision {
-            verify::target(s, to).map_err(|what| bad(entry, Hook::RouterResolve, what))?;
+        if let Decision::Route(to) = &decision
+            && let Err(what) = verify::target(s, to)
+        {
+            return Err(guest.refute(Hook::RouterResolve, what));
         }
+        guest.keep();
         Ok(decision)
     }
 
@@ -354,11 +377,11 @@ impl Chain {
 
     /// The aliases of one policy, each public name once.
     async fn aliases_of(&self, s: &SessionView, kind: Kind, entry: &Entry) -> Result<Vec<Alias>, PolicyError> {
-        let guest = Guest::enter(&self.engine, entry, s, Hook::AliasPublish).await?;
+        let mut guest = Guest::fresh(&self.engine, entry, s, Hook::AliasPublish).await?;
         let mut all: Vec<Alias> = Vec::new();
         let mut seen: HashMap<String, usize> = HashMap::new();
         for AliasEntry { public, target } in guest.alias_publish(kind).await? {
-            let bad = |what| bad(entry, Hook::AliasPublish, what);
+            let bad = |what| self.refuted(entry, Hook::AliasPublish, what);
             verify::alias_name(kind, &public).map_err(bad)?;
             verify::target(s, &target).map_err(bad)?;
             match seen.get(&public) {
@@ -410,7 +433,10 @@ impl Chain {
         let mut last = None;
         for (i, entry) in self.with(|h| h.namespace).filter(|(i, _)| !passed_over.contains(i)) {
             last = Some(i);
-            let mut guest = Guest::enter(&self.engine, entry, s, Hook::NamespaceExpose).await?;
+            let mut guest = match heads {
+                [_] => Guest::own(&self.engine, entry, s, Hook::NamespaceExpose).await?,
+                _ => Guest::fresh(&self.engine, entry, s, Hook::NamespaceExpose).await?,
+            };
             let mut shown: Vec<&mut Naming<'_>> = items.iter_mut().filter(|n| n.name.is_some()).collect();
             let asked = !shown.is_empty();
             while !shown.is_empty() {
@@ -418,6 +444,7 @@ impl Chain {
                 self.ask(&mut guest, i, kind, &mut shown).await?;
                 shown = rest;
             }
+            guest.keep();
             if let ([one], true) = (&*items, asked) {
                 trace.note(entry, Hook::NamespaceExpose, || match (&one.name, one.by == Some(i)) {
                     (None, _) => format!("hides {:?} of {}", one.head.name, one.head.backend),
@@ -433,7 +460,7 @@ impl Chain {
         for (at, item) in items.iter().enumerate() {
             let Some(name) = &item.name else { continue };
             if several && let Some(entry) = blame(item, None) {
-                verify::public_name(kind, name, item.head).map_err(|what| bad(entry, Hook::NamespaceExpose, what))?;
+                verify::public_name(kind, name, item.head).map_err(|what| self.refuted(entry, Hook::NamespaceExpose, what))?;
             }
             match published.get(&**name) {
                 None => _ = published.insert(name, at),
@@ -443,7 +470,7 @@ impl Chain {
                     match blame(item, other.by) {
                         Some(entry) if !same_item => {
                             let what = verify::duplicate(kind, name, other.head, item.head);
-                            return Err(bad(entry, Hook::NamespaceExpose, what));
+                            return Err(self.refuted(entry, Hook::NamespaceExpose, what));
                         }
                         _ => again.push(at),
                     }
@@ -459,7 +486,7 @@ impl Chain {
     /// One call of one policy about one piece of a list; its verdicts go into the items.
     async fn ask(&self, guest: &mut Guest<'_>, i: usize, kind: Kind, piece: &mut [&mut Naming<'_>]) -> Result<(), PolicyError> {
         let entry = &self.entries[i];
-        let bad = |what| bad(entry, Hook::NamespaceExpose, what);
+        let bad = |what| self.refuted(entry, Hook::NamespaceExpose, what);
         let bytes = piece.iter().map(|n| weight(n)).sum();
         let verdicts = {
             let items: Vec<Item<'_>> = piece.iter().map(|n| n.item()).collect();
@@ -496,12 +523,13 @@ impl Chain {
         let namespaces: Vec<&Entry> = self.with(|h| h.namespace).map(|(_, entry)| entry).collect();
         for entry in namespaces.into_iter().rev() {
             let asked = async {
-                let guest = Guest::enter(&self.engine, entry, s, Hook::NamespaceResolve).await?;
+                let mut guest = Guest::own(&self.engine, entry, s, Hook::NamespaceResolve).await?;
                 let target = guest.namespace_resolve(kind, &name).await?;
-                match &target {
-                    Some(t) => verify::target(s, t).map_err(|what| bad(entry, Hook::NamespaceResolve, what)).map(|()| target),
-                    None => Ok(None),
+                match target.as_ref().map_or(Ok(()), |t| verify::target(s, t)) {
+                    Ok(()) => guest.keep(),
+                    Err(what) => return Err(guest.refute(Hook::NamespaceResolve, what)),
                 }
+                Ok(target)
             };
             match asked.await {
                 Ok(Some(target)) => {
@@ -524,6 +552,13 @@ impl Chain {
     }
 }
 
+impl Drop for Chain {
+    fn drop(&mut self) {
+        // Nobody asks it any more: what sessions keep of it only holds its code.
+        self.engine.evict_generation(self.generation);
+    }
+}
+
 // === impl Entry ===
 
 impl Entry {
@@ -535,7 +570,7 @@ impl Entry {
     pub fn new(policy: Arc<Policy>, setting: impl Into<Arc<str>>, failing: Failing) -> Result<Entry, LoadError> {
         let setting = setting.into();
         policy.check_setting(&setting)?;
-        Ok(Entry { policy, setting, failing })
+        Ok(Entry { policy, setting, failing, place: Place::of(0), stats: Arc::default() })
     }
 
     /// The code. Its name also marks the scratch state: entries of one name share it.
@@ -551,6 +586,21 @@ impl Entry {
     /// What its failures mean.
     pub fn failing(&self) -> &Failing {
         &self.failing
+    }
+
+    /// Calls of this policy in this chain that ended, whichever way.
+    pub fn calls(&self) -> u64 {
+        self.stats.calls()
+    }
+
+    /// Calls among them that ended in a [fault](crate::PolicyErrorKind::is_fault), or whose answers broke the contract.
+    pub fn faults(&self) -> u64 {
+        self.stats.faults()
+    }
+
+    /// The same in a chain of this generation: its instances and numbers are that chain's.
+    fn of(self, generation: u64) -> Entry {
+        Entry { place: Place::of(generation), stats: Arc::default(), ..self }
     }
 }
 
@@ -586,8 +636,4 @@ fn piece(items: &[&mut Naming<'_>]) -> usize {
         bytes <= PIECE_BYTES
     });
     fit.count().max(1)
-}
-
-fn bad(entry: &Entry, hook: Hook, what: String) -> PolicyError {
-    call::report(&entry.policy, hook, PolicyErrorKind::BadAnswer(what))
 }

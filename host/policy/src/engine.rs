@@ -1,61 +1,79 @@
-//! The WASM engine: how guests are compiled and where they live, and the limits that every call has. Owns the thread that moves
-//! the epoch while guests run. Knows no policy, no session. Made once per process by whoever starts the gateway.
+//! The WASM engine: where guests live and how they are interrupted. Owns the two [`Realm`]s (a pool for nearly all policies, memory on
+//! demand for those that do not fit its slots) and the thread that moves their epochs while guests run. The limits of a policy are its own
+//! (`terms`); compiling is in `compile`. Made once per process by whoever starts the gateway.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
+use crate::berths::Berths;
+use crate::cache::Cache;
 use crate::error::LoadError;
+use crate::realm::{Bounds, Realm};
+use crate::stats::Observer;
 
-/// The limits of the policy plane. The defaults are generous for policies that decide names and far below what would hurt the gateway.
+/// What all policies share. What each may use is in its [`Limits`](crate::Limits).
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Linear memory of one instance, in bytes (rounded down to 64 KiB pages). 16 MiB. A guest that asks for more does not get it; most then trap.
+    /// Linear memory that a slot of the pool has, in bytes (rounded down to 64 KiB pages). 16 MiB. Policies whose limit is higher, or that
+    /// are built of more parts than a slot holds, live outside of the pool.
     pub memory_bytes: usize,
-    /// Elements of one table of an instance. 2,000: a table holds the functions that are called by pointer.
+    /// Elements of one table of an instance in the pool. 2,000: a table holds the functions that are called by pointer.
     pub table_elements: usize,
-    /// How long a hook about one name may run. 50 ms. Counted in ticks in which the guest ran, so that a busy machine does
-    /// not kill good policies; the wall clock bound is [`WALL_FACTOR`](EngineConfig::WALL_FACTOR) times as much.
-    pub resolve_deadline: Duration,
-    /// The same for hooks about lists. 250 ms.
-    pub list_deadline: Duration,
     /// How often a running guest is interrupted to count its time and to let other tasks run: no guest holds a worker thread for longer. 5 ms.
     pub tick: Duration,
-    /// Bytes that one answer, or the arguments of one host call, may hand to the host, as the host counts them. 1 MiB; hooks about
-    /// lists get as much again as the list is large.
-    pub hostcall_fuel: usize,
-    /// Instances that may live at the same time; calls beyond wait for their deadline, then fail as overload. 256. An instance lives for one
-    /// call. Each slot of the pool costs two memory mappings, each live instance four more, of the 65,530 that
+    /// Instances in the pool that may live at the same time; calls beyond take the place of one that is idle, or wait for their deadline
+    /// and then fail as overload. 1,024. Each slot of the pool costs two memory mappings, each live instance four more, of the 65,530 that
     /// `vm.max_map_count` gives a process by default: 4,096 is a sound most.
     pub pool_instances: u32,
+    /// Instances outside of the pool that may live at the same time. 16: script languages, tens of MiB each.
+    pub large_instances: u32,
+    /// Instances of the pool that sessions may keep between two calls. 768. At the bound the one that was idle for longest goes. Of those outside
+    /// of the pool three in four may be kept.
+    pub warm_instances: u32,
+    /// Linear memory of all instances that are kept, in bytes, untouched pages too. 1 GiB in the pool, and as much outside; at the bound the
+    /// one that was idle for longest goes.
+    pub warm_bytes: usize,
+    /// How long an idle instance is kept. One minute. Longer ones go when [`Engine::sweep`] is called.
+    pub warm_idle: Duration,
     /// Address space that is reserved for one instance's memory, in bytes. 4 GiB, which lets the compiler leave out bounds checks. Where
     /// so much cannot be reserved (`ulimit -v`), the engine falls back to memory on demand, with checks.
     pub memory_reservation: u64,
-    /// Size of a component that is accepted, in bytes. 4 MiB: compiling takes about a second of CPU and 30 MiB for each megabyte.
-    pub component_bytes: usize,
     /// Log lines that one hook call may write. 32; the rest of that call's lines is dropped and counted.
     pub log_lines_per_call: u32,
-    /// Log lines that one policy may write per second over all sessions. 100; the rest is dropped and counted.
-    pub log_lines_per_second: u32,
     /// Bytes of one log line; longer ones are cut. 1 KiB.
     pub log_line_bytes: usize,
+    /// A folder of this user's own for compiled code, made if it is not there. `None`, the default: policies are compiled at every start.
+    pub cache: Option<PathBuf>,
+    /// Bytes of compiled code in the cache. 256 MiB; what was not used for longest goes.
+    pub cache_bytes: u64,
+    /// The program that compiles large components: the gateway's own, which then calls [`compile_component`](crate::compile_component) for
+    /// `policy compile-component IN OUT`. `None`, the default: they are compiled in this process, like small ones.
+    pub compiler: Option<PathBuf>,
+    /// Components of more bytes than this are compiled by `compiler`. 1 MiB: that takes a second of CPU and tens of MiB.
+    pub compile_apart_bytes: usize,
+    /// How long `compiler` may take. 120 s.
+    pub compile_time: Duration,
 }
 
 /// The engine that policies are loaded into. Dropping the last reference ends its thread.
 pub struct Engine {
-    pub(crate) inner: wasmtime::Engine,
     pub(crate) config: EngineConfig,
-    /// One permit per instance, so that a full pool makes calls wait instead of fail, also where there is no pool.
-    pub(crate) slots: Semaphore,
+    pub(crate) pool: Arc<Realm>,
+    /// Made when the first policy needs it.
+    large: OnceLock<Arc<Realm>>,
+    pub(crate) cache: Option<Cache>,
+    pub(crate) compiles: AtomicU64,
+    observer: Option<Arc<dyn Observer>>,
     ticker: Ticker,
     pooled: bool,
 }
 
-/// Moves the epoch every `tick` as long as guests run; sleeps when none does.
+/// Moves the epoch every `tick` as long as guests run; sleeps when none has for a while.
 struct Ticker {
     state: Arc<TickerState>,
     thread: Option<JoinHandle<()>>,
@@ -65,10 +83,14 @@ struct Ticker {
 struct TickerState {
     running: AtomicUsize,
     stop: AtomicBool,
+    large: OnceLock<wasmtime::Engine>,
 }
 
 /// Held while a guest may run.
 pub(crate) struct Running<'a>(&'a Ticker);
+
+/// Ticks without a guest before the thread sleeps. Waking it costs more than a call does.
+const LINGER: u32 = 20;
 
 // === impl EngineConfig ===
 
@@ -82,16 +104,20 @@ impl Default for EngineConfig {
         EngineConfig {
             memory_bytes: 16 << 20,
             table_elements: 2_000,
-            resolve_deadline: Duration::from_millis(50),
-            list_deadline: Duration::from_millis(250),
             tick: Duration::from_millis(5),
-            hostcall_fuel: 1 << 20,
-            pool_instances: 256,
+            pool_instances: 1_024,
+            large_instances: 16,
+            warm_instances: 768,
+            warm_bytes: 1 << 30,
+            warm_idle: Duration::from_secs(60),
             memory_reservation: 4 << 30,
-            component_bytes: 4 << 20,
             log_lines_per_call: 32,
-            log_lines_per_second: 100,
             log_line_bytes: 1 << 10,
+            cache: None,
+            cache_bytes: 256 << 20,
+            compiler: None,
+            compile_apart_bytes: 1 << 20,
+            compile_time: Duration::from_secs(120),
         }
     }
 }
@@ -104,20 +130,37 @@ impl Engine {
     /// # Errors
     ///
     /// [`LoadError::Engine`] if neither can be made, or the thread cannot be started.
-    pub fn new(mut config: EngineConfig) -> Result<Arc<Engine>, LoadError> {
+    pub fn new(config: EngineConfig) -> Result<Arc<Engine>, LoadError> {
+        Engine::make(config, None)
+    }
+
+    /// The same, with somebody who hears of every call into a guest.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Engine::new).
+    pub fn observed(config: EngineConfig, observer: Arc<dyn Observer>) -> Result<Arc<Engine>, LoadError> {
+        Engine::make(config, Some(observer))
+    }
+
+    fn make(mut config: EngineConfig, observer: Option<Arc<dyn Observer>>) -> Result<Arc<Engine>, LoadError> {
         // Without an instance nothing is ever answered, and without a pause the thread would spin.
         config.pool_instances = config.pool_instances.max(1);
+        config.large_instances = config.large_instances.max(1);
         config.tick = config.tick.max(Duration::from_millis(1));
-        let (inner, pooled) = match wasmtime::Engine::new(&settings(&config, true)) {
+        let (engine, pooled) = match wasmtime::Engine::new(&pool_settings(&config)) {
             Ok(engine) => (engine, true),
             Err(reason) => {
                 tracing::warn!(%reason, "no pool of WASM instances can be made (is the address space limited, `ulimit -v`?): falling back to memory on demand, which is slower");
-                (wasmtime::Engine::new(&settings(&config, false)).map_err(|e| LoadError::Engine(format!("{e:#}")))?, false)
+                (engine_without_pool(&config, false)?, false)
             }
         };
-        let ticker = Ticker::start(inner.clone(), config.tick).map_err(|e| LoadError::Engine(format!("no thread for the epoch: {e}")))?;
-        let slots = Semaphore::new(config.pool_instances as usize);
-        Ok(Arc::new(Engine { inner, config, slots, ticker, pooled }))
+        let ticker = Ticker::start(engine.clone(), config.tick).map_err(|e| LoadError::Engine(format!("no thread for the epoch: {e}")))?;
+        let bounds = Bounds { core_instances: 16, memories: 1, tables: 8, table_elements: config.table_elements };
+        let berths = Berths::new(config.warm_instances.min(config.pool_instances) as usize, config.warm_bytes);
+        let pool = Realm::new(engine, bounds, config.pool_instances as usize, berths);
+        let cache = config.cache.clone().and_then(|dir| Cache::open(dir, config.cache_bytes));
+        Ok(Arc::new(Engine { config, pool, large: OnceLock::new(), cache, compiles: AtomicU64::new(0), observer, ticker, pooled }))
     }
 
     /// The configuration that it was made with.
@@ -130,9 +173,63 @@ impl Engine {
         self.pooled
     }
 
+    /// How often a component was compiled, rather than found in the cache.
+    pub fn compiles(&self) -> u64 {
+        self.compiles.load(Ordering::Relaxed)
+    }
+
+    /// Instances that live now, in and outside of the pool, those that sessions keep too.
+    pub fn instances(&self) -> usize {
+        self.realms().map(|realm| realm.living()).sum()
+    }
+
+    /// Instances that sessions keep, idle or at work.
+    pub fn warm_instances(&self) -> usize {
+        self.realms().map(|realm| realm.berths.taken()).sum()
+    }
+
+    /// Idle instances that had to go so far: to make room, or because they were idle for too long.
+    pub fn evicted_instances(&self) -> u64 {
+        self.realms().map(|realm| realm.berths.evicted()).sum()
+    }
+
+    /// Drops the instances that have been idle for [`EngineConfig::warm_idle`], and returns how many. To be called every few seconds.
+    pub fn sweep(&self) -> usize {
+        self.realms().map(|realm| realm.berths.evict_idle(self.config.warm_idle)).sum()
+    }
+
+    /// Drops the idle instances of one chain.
+    pub(crate) fn evict_generation(&self, generation: u64) {
+        self.realms().for_each(|realm| realm.berths.evict_generation(generation));
+    }
+
+    /// Where policies live that do not fit the pool.
+    pub(crate) fn large(&self) -> Result<&Arc<Realm>, LoadError> {
+        if let Some(large) = self.large.get() {
+            return Ok(large);
+        }
+        let engine = engine_without_pool(&self.config, self.pooled)?;
+        // Far more than any toolchain makes: Python's has dozens of modules, and tables of 20,000 elements.
+        let bounds = Bounds { core_instances: 1_000, memories: 16, tables: 64, table_elements: 1 << 20 };
+        let instances = self.config.large_instances as usize;
+        let made = Realm::new(engine, bounds, instances, Berths::new((instances * 3).div_ceil(4), self.config.warm_bytes));
+        // Of two that are made at once one is kept, and only that one's epoch moves.
+        let large = self.large.get_or_init(|| made);
+        let _ = self.ticker.state.large.set(large.engine.clone());
+        Ok(large)
+    }
+
+    pub(crate) fn observer(&self) -> Option<&dyn Observer> {
+        self.observer.as_deref()
+    }
+
     /// Lets the epoch move until the guard is dropped.
     pub(crate) fn running(&self) -> Running<'_> {
         self.ticker.enter()
+    }
+
+    fn realms(&self) -> impl Iterator<Item = &Arc<Realm>> {
+        std::iter::once(&self.pool).chain(self.large.get())
     }
 }
 
@@ -142,16 +239,24 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-fn settings(config: &EngineConfig, pooled: bool) -> Config {
+/// What decides how code is compiled. `reservation`: address space of one memory, in bytes.
+pub(crate) fn code_settings(reservation: u64) -> Config {
     let mut c = Config::new();
     c.epoch_interruption(true);
     // Off, it saves 0.4 to 1 µs a call: hooks are synchronous, and an instance serves one at a time.
     c.concurrency_support(false);
-    if !pooled {
-        c.memory_reservation(config.memory_bytes as u64);
-        return c;
-    }
-    c.memory_reservation(config.memory_reservation);
+    c.memory_reservation(reservation);
+    c
+}
+
+/// With the reservation that is configured, code that was compiled for the pool runs here too.
+fn engine_without_pool(config: &EngineConfig, reserve: bool) -> Result<wasmtime::Engine, LoadError> {
+    let reservation = if reserve { config.memory_reservation } else { config.memory_bytes as u64 };
+    wasmtime::Engine::new(&code_settings(reservation)).map_err(|e| LoadError::Engine(format!("{e:#}")))
+}
+
+fn pool_settings(config: &EngineConfig) -> Config {
+    let mut c = code_settings(config.memory_reservation);
     // A few more than there are permits, for the instances on trial when policies are loaded.
     let n = config.pool_instances.saturating_add(8);
     let mut pool = PoolingAllocationConfig::default();
@@ -184,13 +289,18 @@ impl Ticker {
         let state = Arc::new(TickerState::default());
         let shared = state.clone();
         let thread = std::thread::Builder::new().name("policy-epoch".into()).spawn(move || {
+            let mut idle = 0;
             while !shared.stop.load(Ordering::Acquire) {
-                if shared.running.load(Ordering::Acquire) == 0 {
+                idle = if shared.running.load(Ordering::Acquire) == 0 { idle + 1 } else { 0 };
+                if idle > LINGER {
                     // An `unpark` between the load and this makes it return at once.
                     std::thread::park();
-                } else {
-                    std::thread::sleep(tick);
-                    engine.increment_epoch();
+                    continue;
+                }
+                std::thread::sleep(tick);
+                engine.increment_epoch();
+                if let Some(large) = shared.large.get() {
+                    large.increment_epoch();
                 }
             }
         })?;

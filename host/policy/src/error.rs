@@ -127,6 +127,20 @@ impl std::error::Error for PolicyError {}
 // === impl PolicyErrorKind ===
 
 impl PolicyErrorKind {
+    /// Whether it speaks against the code of the policy: what new code that was swapped in is judged by. A failure that the policy
+    /// itself explains is an answer, a configuration that does not fit is the operator's, and a full engine is nobody's.
+    pub fn is_fault(&self) -> bool {
+        match self {
+            PolicyErrorKind::Trap(_)
+            | PolicyErrorKind::Deadline
+            | PolicyErrorKind::OutOfMemory
+            | PolicyErrorKind::TooMuchData
+            | PolicyErrorKind::BadAnswer(_)
+            | PolicyErrorKind::Internal(_) => true,
+            PolicyErrorKind::BadSetting(_) | PolicyErrorKind::Failed(_) | PolicyErrorKind::Overloaded => false,
+        }
+    }
+
     /// A short stable word, fit for a metric label.
     pub fn label(&self) -> &'static str {
         match self {

@@ -3,7 +3,6 @@
 //! milliseconds for a policy in Rust): call it where that hurts nobody.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use jsonschema::Validator;
@@ -13,10 +12,13 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, InstancePre, Linker};
 
 use crate::call::{self, HostState};
+use crate::code::hex;
+use crate::compile::compile;
 use crate::engine::Engine;
 use crate::error::LoadError;
 use crate::log::{Allowance, clean};
 use crate::manifest::Manifest;
+use crate::realm::Realm;
 use crate::since_v0_1::{self as latest, Exports};
 use crate::terms::{Capabilities, Limits, Terms};
 use crate::types::Hooks;
@@ -29,6 +31,8 @@ pub struct Policy {
     pub(crate) log: Arc<Allowance>,
     /// How many errors of this policy may still be logged.
     pub(crate) errors: Allowance,
+    /// Where its instances live.
+    pub(crate) realm: Arc<Realm>,
     pub(crate) pre: InstancePre<HostState>,
     pub(crate) exports: Exports,
     digest: String,
@@ -91,15 +95,13 @@ impl Policy {
         let manifest = read_manifest(component, manifest).map_err(|reason| LoadError::Manifest { policy: policy(), reason })?;
         let capabilities = agree(name, &manifest, &terms.grants)?;
         let schema = schema(name, &manifest)?;
-        // `from_binary`: text is not accepted, whatever features the engine was built with.
-        let compiled = Component::from_binary(&engine.inner, component)
-            .map_err(|e| LoadError::Compile { policy: policy(), reason: format!("{e:#}") })?;
-        let contract = check_names(engine, name, &compiled)?;
+        let (realm, compiled) = compile(engine, name, component, &digest, &terms.limits)?;
+        let contract = check_names(name, &compiled)?;
 
         let mismatch = |e: wasmtime::Error| LoadError::Mismatch { policy: policy(), known: latest::VERSION, reason: format!("{e:#}") };
-        let mut linker = Linker::new(&engine.inner);
+        let mut linker = Linker::new(&realm.engine);
         latest::link(&mut linker).map_err(|e| LoadError::Engine(format!("{e:#}")))?;
-        wasi::link(engine, &mut linker, &compiled, &capabilities).map_err(mismatch)?;
+        wasi::link(&mut linker, &compiled, &capabilities).map_err(mismatch)?;
         let pre = linker.instantiate_pre(&compiled).map_err(mismatch)?;
         let exports = Exports::find(&pre).map_err(mismatch)?;
         check_hooks(name, exports.hooks(), &manifest)?;
@@ -109,6 +111,7 @@ impl Policy {
             version: version.into(),
             log: Arc::new(Allowance::new(terms.limits.log_lines_per_second)),
             errors: Allowance::new(ERRORS_PER_SECOND),
+            realm,
             pre,
             exports,
             digest,
@@ -183,8 +186,8 @@ impl Policy {
     }
 
     /// Instantiates it in a store that is thrown away: only an instance shows whether the types of its exports fit.
-    fn try_out(&self, engine: &Engine) -> Result<(), LoadError> {
-        let mut store = call::store(engine, self);
+    fn try_out(self: &Arc<Self>, engine: &Engine) -> Result<(), LoadError> {
+        let mut store = call::store(engine, self, "null".into());
         call::arm_blocking(&mut store, &engine.config);
         let running = engine.running();
         let instance = self.pre.instantiate(&mut store).map_err(|e| {
@@ -208,10 +211,10 @@ impl std::fmt::Debug for Policy {
 }
 
 /// Reads the contract version from the names of imports and exports, and refuses what a policy may not import. Returns the version.
-fn check_names(engine: &Engine, policy: &str, component: &Component) -> Result<String, LoadError> {
-    let ty = component.component_type();
+fn check_names(policy: &str, component: &Component) -> Result<String, LoadError> {
+    let (ty, engine) = (component.component_type(), component.engine());
     let mut contract = None;
-    for (import, item) in ty.imports(&engine.inner) {
+    for (import, item) in ty.imports(engine) {
         let Some((interface, version)) = contract_name(import) else {
             if import.starts_with(wasi::PREFIX) {
                 continue;
@@ -226,12 +229,12 @@ fn check_names(engine: &Engine, policy: &str, component: &Component) -> Result<S
             return Err(missing(interface.to_owned()));
         };
         if let ComponentItem::ComponentInstance(instance) = item.ty
-            && let Some((wanted, _)) = instance.exports(&engine.inner).find(|(name, _)| !offered.contains(name))
+            && let Some((wanted, _)) = instance.exports(engine).find(|(name, _)| !offered.contains(name))
         {
             return Err(missing(wanted.rsplit(']').next().unwrap_or(wanted).to_owned()));
         }
     }
-    for (export, _) in ty.exports(&engine.inner) {
+    for (export, _) in ty.exports(engine) {
         if let Some((_, version)) = contract_name(export) {
             check_version(policy, version)?;
             contract.get_or_insert_with(|| version.to_owned());
@@ -323,13 +326,6 @@ fn check_version(policy: &str, wanted: &str) -> Result<(), LoadError> {
         (Some(w), Some(k)) if w > k => Err(LoadError::TooNew { policy, wanted: wanted.to_owned(), known }),
         _ => Err(LoadError::Contract { policy, wanted: wanted.to_owned(), known }),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
-        let _ = write!(text, "{b:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::warm::Warm;
+
 /// Whether a backend can be called now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendState {
@@ -40,11 +42,13 @@ pub struct SessionView {
     pub backends: Arc<[BackendView]>,
     /// What its policies keep; the same one in every view of the session.
     pub scratch: Arc<Scratch>,
+    /// Its instances of policies; the same one in every view of the session, and of no other session.
+    pub warm: Arc<Warm>,
 }
 
 /// The state that policies keep in one session: for each policy (by its configured name) a small map of its own.
-/// Bounds, for each policy: [`KEYS`](Scratch::KEYS), [`KEY_BYTES`](Scratch::KEY_BYTES), [`VALUE_BYTES`](Scratch::VALUE_BYTES),
-/// [`BYTES`](Scratch::BYTES). At a bound the guest gets an error that says which, and nothing is stored.
+/// Bounds, for each policy: [`KEY_BYTES`](Scratch::KEY_BYTES), [`VALUE_BYTES`](Scratch::VALUE_BYTES), and the keys and bytes of its
+/// [`Limits`](crate::Limits). At a bound the guest gets an error that says which, and nothing is stored.
 #[derive(Debug, Default)]
 pub struct Scratch {
     by_policy: Mutex<HashMap<Arc<str>, Notes>>,
@@ -77,14 +81,10 @@ impl SessionView {
 // === impl Scratch ===
 
 impl Scratch {
-    /// Keys of one policy.
-    pub const KEYS: usize = 256;
     /// Bytes of one key.
     pub const KEY_BYTES: usize = 128;
     /// Bytes of one value.
     pub const VALUE_BYTES: usize = 16 << 10;
-    /// Bytes of all keys and values of one policy.
-    pub const BYTES: usize = 64 << 10;
 
     /// Empty.
     pub fn new() -> Arc<Scratch> {
@@ -95,24 +95,24 @@ impl Scratch {
         self.lock().get(policy)?.values.get(key).cloned()
     }
 
-    pub(crate) fn remember(&self, policy: &Arc<str>, key: String, value: String) -> Result<(), Quota> {
+    pub(crate) fn remember(&self, policy: &Arc<str>, key: String, value: String, keys: usize, bytes: usize) -> Result<(), Quota> {
         if key.len() > Self::KEY_BYTES {
             return Err(Quota::KeyTooLong);
         }
         if value.len() > Self::VALUE_BYTES {
             return Err(Quota::ValueTooLong);
         }
-        let mut all = self.lock();
-        let notes = all.entry(policy.clone()).or_default();
+        let mut by_policy = self.lock();
+        let notes = by_policy.entry(policy.clone()).or_default();
         let before = notes.values.get(&key).map(|old| key.len() + old.len());
-        if before.is_none() && notes.values.len() >= Self::KEYS {
+        if before.is_none() && notes.values.len() >= keys {
             return Err(Quota::TooManyKeys);
         }
-        let bytes = notes.bytes - before.unwrap_or(0) + key.len() + value.len();
-        if bytes > Self::BYTES {
+        let all = notes.bytes - before.unwrap_or(0) + key.len() + value.len();
+        if all > bytes {
             return Err(Quota::TooManyBytes);
         }
-        notes.bytes = bytes;
+        notes.bytes = all;
         notes.values.insert(key, value);
         Ok(())
     }
@@ -135,10 +135,14 @@ impl Scratch {
 mod tests {
     use super::*;
 
+    fn remember(scratch: &Scratch, policy: &Arc<str>, key: &str, value: String) -> Result<(), Quota> {
+        scratch.remember(policy, key.to_owned(), value, 256, 64 << 10)
+    }
+
     #[test]
     fn what_one_policy_remembers_another_does_not_recall() {
         let (scratch, a): (_, Arc<str>) = (Scratch::new(), "a".into());
-        scratch.remember(&a, "k".into(), "v".into()).unwrap();
+        remember(&scratch, &a, "k", "v".into()).unwrap();
         assert_eq!(scratch.recall("a", "k").as_deref(), Some("v"));
         assert_eq!(scratch.recall("b", "k"), None);
         scratch.forget("b", "k");
@@ -150,19 +154,19 @@ mod tests {
     #[test]
     fn each_bound_refuses_and_leaves_what_was_there() {
         let (scratch, a): (_, Arc<str>) = (Scratch::new(), "a".into());
-        assert_eq!(scratch.remember(&a, "k".repeat(129), String::new()), Err(Quota::KeyTooLong));
-        assert_eq!(scratch.remember(&a, "k".into(), "v".repeat((16 << 10) + 1)), Err(Quota::ValueTooLong));
+        assert_eq!(remember(&scratch, &a, &"k".repeat(129), String::new()), Err(Quota::KeyTooLong));
+        assert_eq!(remember(&scratch, &a, "k", "v".repeat((16 << 10) + 1)), Err(Quota::ValueTooLong));
         for i in 0..256 {
-            scratch.remember(&a, format!("{i}"), String::new()).unwrap();
+            remember(&scratch, &a, &i.to_string(), String::new()).unwrap();
         }
-        assert_eq!(scratch.remember(&a, "one more".into(), String::new()), Err(Quota::TooManyKeys));
+        assert_eq!(remember(&scratch, &a, "one more", String::new()), Err(Quota::TooManyKeys));
         let mut stored = 0;
-        while scratch.remember(&a, format!("{stored}"), "v".repeat(16 << 10)).is_ok() {
+        while remember(&scratch, &a, &stored.to_string(), "v".repeat(16 << 10)).is_ok() {
             stored += 1;
         }
         assert_eq!(stored, 3, "four values of 16 KiB and the keys are more than 64 KiB");
-        scratch.remember(&a, "0".into(), "short".into()).unwrap();
-        scratch.remember(&a, "3".into(), "v".repeat(16 << 10)).expect("the bytes of a replaced value are free again");
+        remember(&scratch, &a, "0", "short".into()).unwrap();
+        remember(&scratch, &a, "3", "v".repeat(16 << 10)).expect("the bytes of a replaced value are free again");
         assert_eq!(scratch.recall("a", "0").as_deref(), Some("short"));
     }
 }

@@ -61,6 +61,15 @@ pub(crate) struct Exports {
     lifecycle: Option<lifecycle::GuestIndices>,
 }
 
+/// The hooks of one instance, each found the first time that it is called: comparing its types takes longer than a call.
+#[derive(Default)]
+pub(crate) struct Bound {
+    alias: Option<alias::Guest>,
+    router: Option<router::Guest>,
+    namespace: Option<namespace::Guest>,
+    lifecycle: Option<lifecycle::Guest>,
+}
+
 // === loading ===
 
 /// Puts what the host offers into a linker.
@@ -118,6 +127,7 @@ type Answer<T> = wasmtime::Result<Result<T, PolicyErrorKind>>;
 impl Exports {
     pub(crate) async fn alias_resolve(
         &self,
+        bound: &mut Bound,
         mut store: StoreContextMut<'_, HostState>,
         instance: &Instance,
         session: Resource<Lent>,
@@ -127,13 +137,17 @@ impl Exports {
         let Some(alias) = &self.alias else {
             return Ok(Err(no_such_hook()));
         };
-        let guest = alias.load(&mut store, instance)?;
+        let guest = match &bound.alias {
+            Some(guest) => guest,
+            None => bound.alias.insert(alias.load(&mut store, instance)?),
+        };
         let answer = guest.call_resolve(&mut store, session, kind.into(), public).await?;
         Ok(answer.map(|t| t.map(Target::from)).map_err(failure))
     }
 
     pub(crate) async fn alias_publish(
         &self,
+        bound: &mut Bound,
         mut store: StoreContextMut<'_, HostState>,
         instance: &Instance,
         session: Resource<Lent>,
@@ -142,7 +156,10 @@ impl Exports {
         let Some(alias) = &self.alias else {
             return Ok(Err(no_such_hook()));
         };
-        let guest = alias.load(&mut store, instance)?;
+        let guest = match &bound.alias {
+            Some(guest) => guest,
+            None => bound.alias.insert(alias.load(&mut store, instance)?),
+        };
         let answer = guest.call_publish(&mut store, session, kind.into()).await?;
         let entry = |e: wit::AliasEntry| types::AliasEntry { public: e.public, target: e.target.into() };
         Ok(answer.map(|entries| entries.into_iter().map(entry).collect()).map_err(failure))
@@ -150,6 +167,7 @@ impl Exports {
 
     pub(crate) async fn router_resolve(
         &self,
+        bound: &mut Bound,
         mut store: StoreContextMut<'_, HostState>,
         instance: &Instance,
         session: Resource<Lent>,
@@ -160,7 +178,10 @@ impl Exports {
         let Some(router) = &self.router else {
             return Ok(Err(no_such_hook()));
         };
-        let guest = router.load(&mut store, instance)?;
+        let guest = match &bound.router {
+            Some(guest) => guest,
+            None => bound.router.insert(router.load(&mut store, instance)?),
+        };
         let target = wit::TargetParam { backend: &target.backend, name: &target.name };
         let answer = guest.call_resolve(&mut store, session, kind.into(), public, target).await?;
         let decision = |d: wit::Decision| match d {
@@ -174,6 +195,7 @@ impl Exports {
     /// The reason of a refusal, if it is one.
     pub(crate) async fn lifecycle_opened(
         &self,
+        bound: &mut Bound,
         mut store: StoreContextMut<'_, HostState>,
         instance: &Instance,
         session: Resource<Lent>,
@@ -181,7 +203,10 @@ impl Exports {
         let Some(lifecycle) = &self.lifecycle else {
             return Ok(Err(no_such_hook()));
         };
-        let guest = lifecycle.load(&mut store, instance)?;
+        let guest = match &bound.lifecycle {
+            Some(guest) => guest,
+            None => bound.lifecycle.insert(lifecycle.load(&mut store, instance)?),
+        };
         let answer = guest.call_opened(&mut store, session).await?;
         let refused = |w: wit::Welcome| match w {
             wit::Welcome::Accept => None,
@@ -192,6 +217,7 @@ impl Exports {
 
     pub(crate) async fn lifecycle_closing(
         &self,
+        bound: &mut Bound,
         mut store: StoreContextMut<'_, HostState>,
         instance: &Instance,
         session: Resource<Lent>,
@@ -199,12 +225,16 @@ impl Exports {
         let Some(lifecycle) = &self.lifecycle else {
             return Ok(Err(no_such_hook()));
         };
-        let guest = lifecycle.load(&mut store, instance)?;
+        let guest = match &bound.lifecycle {
+            Some(guest) => guest,
+            None => bound.lifecycle.insert(lifecycle.load(&mut store, instance)?),
+        };
         Ok(guest.call_closing(&mut store, session).await?.map_err(failure))
     }
 
     pub(crate) async fn namespace_expose(
         &self,
+        bound: &mut Bound,
         mut store: StoreContextMut<'_, HostState>,
         instance: &Instance,
         session: Resource<Lent>,
@@ -214,7 +244,10 @@ impl Exports {
         let Some(namespace) = &self.namespace else {
             return Ok(Err(no_such_hook()));
         };
-        let guest = namespace.load(&mut store, instance)?;
+        let guest = match &bound.namespace {
+            Some(guest) => guest,
+            None => bound.namespace.insert(namespace.load(&mut store, instance)?),
+        };
         let heads: Vec<_> =
             items.iter().map(|i| namespace::ItemHead { backend: i.backend, name: i.name, title: i.title, shared: i.shared }).collect();
         let answer = guest.call_expose(&mut store, session, kind.into(), &heads).await?;
@@ -228,6 +261,7 @@ impl Exports {
 
     pub(crate) async fn namespace_resolve(
         &self,
+        bound: &mut Bound,
         mut store: StoreContextMut<'_, HostState>,
         instance: &Instance,
         session: Resource<Lent>,
@@ -237,7 +271,10 @@ impl Exports {
         let Some(namespace) = &self.namespace else {
             return Ok(Err(no_such_hook()));
         };
-        let guest = namespace.load(&mut store, instance)?;
+        let guest = match &bound.namespace {
+            Some(guest) => guest,
+            None => bound.namespace.insert(namespace.load(&mut store, instance)?),
+        };
         let answer = guest.call_resolve(&mut store, session, kind.into(), public).await?;
         Ok(answer.map(|t| t.map(Target::from)).map_err(failure))
     }
@@ -285,11 +322,11 @@ impl host::Host for HostState {}
 
 impl host::HostSession for HostState {
     fn principal(&mut self, s: Resource<Lent>) -> wasmtime::Result<String> {
-        Ok(self.lent(&s)?.view.principal.to_string())
+        Ok(self.view(&s)?.principal.to_string())
     }
 
     fn virtual_host(&mut self, s: Resource<Lent>) -> wasmtime::Result<String> {
-        Ok(self.lent(&s)?.view.virtual_host.to_string())
+        Ok(self.view(&s)?.virtual_host.to_string())
     }
 
     fn backends(&mut self, s: Resource<Lent>) -> wasmtime::Result<Vec<host::Backend>> {
@@ -301,21 +338,22 @@ impl host::HostSession for HostState {
                 BackendState::Down => host::BackendState::Down,
             },
         };
-        Ok(self.lent(&s)?.view.backends.iter().map(backend).collect())
+        Ok(self.view(&s)?.backends.iter().map(backend).collect())
     }
 
     fn setting(&mut self, s: Resource<Lent>) -> wasmtime::Result<String> {
-        Ok(self.lent(&s)?.setting.to_string())
+        self.view(&s)?;
+        Ok(self.setting.to_string())
     }
 
     fn recall(&mut self, s: Resource<Lent>, key: String) -> wasmtime::Result<Option<String>> {
-        let lent = self.lent(&s)?;
-        Ok(lent.view.scratch.recall(&lent.policy.name, &key))
+        Ok(self.view(&s)?.scratch.recall(&self.policy.name, &key))
     }
 
     fn remember(&mut self, s: Resource<Lent>, key: String, value: String) -> wasmtime::Result<Result<(), host::Quota>> {
-        let lent = self.lent(&s)?;
-        Ok(lent.view.scratch.remember(&lent.policy.name, key, value).map_err(|q| match q {
+        let (name, limits) = (&self.policy.name, self.policy.limits());
+        let stored = self.view(&s)?.scratch.remember(name, key, value, limits.state_keys, limits.state_bytes);
+        Ok(stored.map_err(|q| match q {
             Quota::KeyTooLong => host::Quota::KeyTooLong,
             Quota::ValueTooLong => host::Quota::ValueTooLong,
             Quota::TooManyKeys => host::Quota::TooManyKeys,
@@ -324,19 +362,16 @@ impl host::HostSession for HostState {
     }
 
     fn forget(&mut self, s: Resource<Lent>, key: String) -> wasmtime::Result<()> {
-        let lent = self.lent(&s)?;
-        lent.view.scratch.forget(&lent.policy.name, &key);
+        self.view(&s)?.scratch.forget(&self.policy.name, &key);
         Ok(())
     }
 
     fn claims(&mut self, s: Resource<Lent>) -> wasmtime::Result<Vec<String>> {
-        let lent = self.lent(&s)?;
-        Ok(lent.claims().map(|(name, _)| name.to_owned()).collect())
+        Ok(self.granted_claims(&s)?.map(|(name, _)| name.to_owned()).collect())
     }
 
     fn claim(&mut self, s: Resource<Lent>, name: String) -> wasmtime::Result<Option<String>> {
-        let lent = self.lent(&s)?;
-        Ok(lent.claims().find(|(n, _)| *n == name).map(|(_, value)| value.to_owned()))
+        Ok(self.granted_claims(&s)?.find(|(n, _)| *n == name).map(|(_, value)| value.to_owned()))
     }
 
     fn log(&mut self, s: Resource<Lent>, level: host::Level, message: String) -> wasmtime::Result<()> {

@@ -4,8 +4,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// The four sorts of things that MCP servers list. Names of different kinds never collide.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// `tools/list`, `tools/call`.
     Tool,
@@ -50,7 +53,8 @@ pub struct ItemHead<'a> {
 }
 
 /// One thing of one backend.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Target {
     /// A backend of the session.
     pub backend: String,
@@ -185,25 +189,35 @@ pub(crate) struct Item<'a> {
     pub shared: bool,
 }
 
-/// A policy's word on one item, not yet checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+/// A policy's word on one item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Published under the name that it has.
     Keep,
+    /// Not published.
     Hide,
+    /// Published under this name.
     Rename(String),
 }
 
-/// A router's word on one call, not yet checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+/// A router's word on one call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Decision {
+    /// It goes where it was to go.
     Pass,
+    /// There instead.
     Route(Target),
+    /// Nowhere, for this reason.
     Refuse(String),
 }
 
-/// A policy's claim that a public name stands for something, not yet checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AliasEntry {
+/// A policy's claim that a public name stands for something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AliasEntry {
+    /// The name that clients see.
     pub public: String,
+    /// What it stands for.
     pub target: Target,
 }

@@ -7,7 +7,6 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker, ResourceType, Val};
 
 use crate::call::HostState;
-use crate::engine::Engine;
 use crate::terms::Capabilities;
 
 /// How imports begin that are answered here.
@@ -31,12 +30,11 @@ enum Offer {
 
 /// Puts what the component imports of WASI into the linker.
 pub(crate) fn link(
-    engine: &Engine,
     linker: &mut Linker<HostState>,
     component: &Component,
     capabilities: &Capabilities,
 ) -> wasmtime::Result<()> {
-    for (import, item) in component.component_type().imports(&engine.inner) {
+    for (import, item) in component.component_type().imports(component.engine()) {
         let ComponentItem::ComponentInstance(instance) = item.ty else {
             continue;
         };
@@ -44,7 +42,7 @@ pub(crate) fn link(
             continue;
         }
         let mut interface = linker.instance(import)?;
-        for (name, item) in instance.exports(&engine.inner) {
+        for (name, item) in instance.exports(component.engine()) {
             match item.ty {
                 ComponentItem::ComponentFunc(_) => match offer(import, name, capabilities) {
                     Some(offer) => interface.func_new(name, move |_, _, parameters, results| offer.answer(parameters, results))?,

@@ -79,8 +79,9 @@ async fn what_is_remembered_stays_with_its_session_and_its_policy() {
 
 #[tokio::test]
 async fn an_endless_loop_is_ended_while_others_run() {
-    let engine = engine_with(|c| c.resolve_deadline = Duration::from_millis(40));
-    let chain = chain_of(&engine, &alias_guest("(loop $l (br $l))", ""));
+    let engine = engine();
+    let looping = alias_guest("(loop $l (br $l))", "");
+    let chain = chain_within(&engine, &looping, |l| l.resolve_time = Duration::from_millis(40));
     let ticks = Arc::new(AtomicU32::new(0));
     let seen = ticks.clone();
     // On this runtime's only thread: it runs only when the guest yields.
@@ -104,8 +105,9 @@ async fn an_endless_loop_is_ended_while_others_run() {
 #[tokio::test]
 async fn a_loop_in_start_code_does_not_load() {
     let guest = component("alias-policy", &alias_module("", "(func $init (loop $l (br $l))) (start $init)"));
-    let engine = engine_with(|c| c.list_deadline = Duration::from_millis(40));
-    let refused = Policy::load(&engine, "guest", &guest, &Terms::default()).unwrap_err();
+    let mut terms = Terms::default();
+    terms.limits.list_time = Duration::from_millis(40);
+    let refused = Policy::load(&engine(), "guest", &guest, &terms).unwrap_err();
     assert!(matches!(refused, LoadError::Instantiate { .. }), "{refused}");
 }
 
@@ -243,19 +245,15 @@ async fn a_name_that_is_hidden_is_not_reached_by_alias_either() {
 
 #[tokio::test]
 async fn a_full_pool_makes_calls_wait_and_then_fail_as_overload() {
-    let engine = engine_with(|c| {
-        c.pool_instances = 1;
-        c.resolve_deadline = Duration::from_millis(10);
-        c.list_deadline = Duration::from_secs(5);
-    });
+    let engine = engine_with(|c| c.pool_instances = 1);
     let looping = namespace_guest("(loop $l (br $l))", "");
-    let hog = Arc::new(chain_of(&engine, &looping));
+    let hog = Arc::new(chain_within(&engine, &looping, |l| l.list_time = Duration::from_secs(5)));
     let holder = tokio::spawn({
         let hog = hog.clone();
         async move { hog.publish(&session(&["a"]), Kind::Tool, &heads(&[("a", "x")])).await.map_err(|e| e.kind) }
     });
     tokio::task::yield_now().await;
-    let good = chain_of(&engine, &alias_guest("", ""));
+    let good = chain_within(&engine, &alias_guest("", ""), |l| l.resolve_time = Duration::from_millis(10));
     assert_eq!(ask(&good, &session(&["a"])).await, Err(PolicyErrorKind::Overloaded));
     // Dropping the call frees its instance, whatever the guest is at.
     holder.abort();

@@ -22,7 +22,7 @@ use crate::catalog::Names;
 use crate::protocol::{Request, Version};
 use crate::telemetry::metrics::LevelGuard;
 use bytes::Bytes;
-use lockgate_policy::{BackendState, BackendView, Scratch, SessionView};
+use lockgate_policy::{BackendState, BackendView, Scratch, SessionView, Warm};
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,6 +85,7 @@ pub struct Session {
     /// The last `logging/setLevel` that the client sent.
     level: Mutex<Option<Request>>,
     scratch: Arc<Scratch>,
+    warm: Arc<Warm>,
     used: Mutex<Instant>,
     created: Instant,
     place: Mutex<Option<(Place, LevelGuard)>>,
@@ -124,6 +125,7 @@ impl Session {
             subscriptions: Mutex::default(),
             level: Mutex::default(),
             scratch: Scratch::new(),
+            warm: Warm::new(),
             used: Mutex::new(Instant::now()),
             created: Instant::now(),
             place: Mutex::new(Some(place)),
@@ -179,6 +181,7 @@ impl Session {
             virtual_host: self.key.virtual_host.clone(),
             backends: backends.collect(),
             scratch: self.scratch.clone(),
+            warm: self.warm.clone(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use lockgate_policy::{
-    BackendState, BackendView, Chain, Engine, EngineConfig, Entry, Failing, ItemHead, LoadError, Policy, Scratch, SessionView, Terms,
+    BackendState, BackendView, Chain, Engine, EngineConfig, Entry, Failing, ItemHead, Limits, LoadError, Policy, Scratch, SessionView, Terms, Warm,
     shipped,
 };
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
@@ -31,6 +31,7 @@ pub fn session(backends: &[&str]) -> SessionView {
         virtual_host: "default".into(),
         backends: backends.iter().map(view).collect(),
         scratch: Scratch::new(),
+        warm: Warm::new(),
     }
 }
 
@@ -196,7 +197,14 @@ pub fn with_manifest(mut component: Vec<u8>, manifest: &str) -> Vec<u8> {
 
 /// A chain of one guest.
 pub fn chain_of(engine: &Arc<Engine>, component: &[u8]) -> Chain {
-    let policy = Policy::load(engine, "guest", component, &Terms::default()).expect("it loads");
+    chain_within(engine, component, |_| ())
+}
+
+/// A chain of one guest, with limits of its own.
+pub fn chain_within(engine: &Arc<Engine>, component: &[u8], change: impl FnOnce(&mut Limits)) -> Chain {
+    let mut terms = Terms::default();
+    change(&mut terms.limits);
+    let policy = Policy::load(engine, "guest", component, &terms).expect("it loads");
     Chain::new(engine.clone(), "default".into(), vec![entry(policy, "null")])
 }
 
