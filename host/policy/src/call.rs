@@ -60,6 +60,8 @@ pub(crate) struct Body {
     instance: Instance,
     bound: Bound,
     handle: u32,
+    /// How many operations it has served.
+    served: u32,
     /// Its place among those that are kept, once it has been.
     pub(crate) berth: Option<Berth>,
     _room: Permit,
@@ -76,6 +78,10 @@ pub(crate) struct Guest<'e> {
     time: Duration,
     _running: Running<'e>,
 }
+
+/// Operations that an instance serves before it is replaced, and with half of the memory that it may have it is replaced as well: a policy that
+/// forgets to free something loses its cache from time to time, and no call.
+const MOST_SERVED: u32 = 4_096;
 
 /// What a hook call ends in: in time or not; what the engine says; the answer or the policy's own failure.
 type Ended<T> = Result<wasmtime::Result<Result<T, PolicyErrorKind>>, Elapsed>;
@@ -214,6 +220,11 @@ impl Body {
         lent.0 = view;
         Ok(())
     }
+
+    /// Its linear memory, in bytes.
+    fn memory(&self) -> usize {
+        self.store.data().limits.memory
+    }
 }
 
 // === impl Guest ===
@@ -258,7 +269,7 @@ impl<'e> Guest<'e> {
             Ok(Err(e)) => return Err(error(outcome(&e, store.data()))),
             Err(_) => return Err(error(PolicyErrorKind::Deadline)),
         };
-        let body = Body { store, instance, bound: Bound::default(), handle, berth: None, _room: room };
+        let body = Body { store, instance, bound: Bound::default(), handle, served: 0, berth: None, _room: room };
         Ok(Guest { engine, entry, body, lease, fresh: true, called: Instant::now(), time: Duration::ZERO, _running: running })
     }
 
@@ -324,9 +335,13 @@ impl<'e> Guest<'e> {
     pub(crate) fn keep(self) {
         let Guest { entry, mut body, lease, .. } = self;
         let Some(lease) = lease else { return };
+        body.served += 1;
+        let bytes = body.memory();
+        if body.served >= MOST_SERVED || bytes > entry.policy.limits().memory_bytes / 2 {
+            return;
+        }
         // An idle instance holds nothing of the session, so that what is held by the session does not hold the session.
         if body.lend(None).is_ok() {
-            let bytes = body.store.data().limits.memory;
             lease.park(&entry.policy.realm, body, bytes);
         }
     }
@@ -343,7 +358,7 @@ impl<'e> Guest<'e> {
 
     /// The most linear memory that it had, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.body.store.data().limits.memory
+        self.body.memory()
     }
 
     /// Whether it was made for this operation.

@@ -236,6 +236,22 @@ async fn a_full_pool_is_never_full_of_idle_instances() {
     }
 }
 
+#[tokio::test]
+async fn a_guest_that_never_frees_anything_loses_no_call() {
+    // The allocator of the test guests has room for 8,192 names of up to 8 bytes.
+    let chain = chain_of(&engine(), &counting());
+    let s = session(&["a"]);
+    let mut fresh = 0;
+    for _ in 0..20_000 {
+        fresh += u32::from(!again(&chain, &s).await.expect("answered"));
+    }
+    assert!((3..100).contains(&fresh), "{fresh}");
+    // To half of the memory that it may have.
+    let grow = "(drop (memory.grow (i32.const 127)))";
+    let chain = chain_of(&engine(), &counting_and(grow));
+    assert_eq!((again(&chain, &s).await, again(&chain, &s).await), (Ok(false), Ok(false)));
+}
+
 /// Every one is answered, on several threads, with far fewer places than sessions, and no memory is seen twice by two sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_thousand_sessions_stay_within_the_bound_and_every_call_is_answered() {
