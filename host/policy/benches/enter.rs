@@ -1,5 +1,5 @@
 //! What it costs to enter a guest, as ratios to the WASM runtime alone (the same component, warm, with no limits but the epoch) and to native
-//! code. Times are the best of several batches, by the wall clock. `LOCKGATE_BENCH_CALLS` sets the calls of a batch.
+//! code. Times are the best of many short batches, so that other load counts little. `LOCKGATE_BENCH_CALLS` sets the calls of a batch.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -12,10 +12,10 @@ use lockgate_policy::{Chain, Kind, SessionView, Target};
 use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
 use wasmtime::{Config, Store};
 
-const BATCHES: u32 = 9;
+const BATCHES: u32 = 200;
 
 fn main() {
-    let calls = std::env::var("LOCKGATE_BENCH_CALLS").ok().and_then(|n| n.parse().ok()).unwrap_or(5_000);
+    let calls = std::env::var("LOCKGATE_BENCH_CALLS").ok().and_then(|n| n.parse().ok()).unwrap_or(500);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(measure(calls));
 }

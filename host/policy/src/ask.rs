@@ -100,7 +100,8 @@ pub struct Asked {
 /// Asks one policy one thing about one session. Questions about single names go to the session's own instance, as they do in a gateway.
 pub async fn ask(engine: &Engine, entry: &Entry, s: &SessionView, question: &Question) -> Asked {
     let hook = question.hook();
-    let entered = if question.is_about_one() { Guest::own(engine, entry, s, hook).await } else { Guest::fresh(engine, entry, s, hook).await };
+    let entered =
+        if question.is_about_one() { Guest::own(engine, entry, s, hook).await } else { Guest::fresh(engine, entry, s, hook).await };
     let mut guest = match entered {
         Ok(guest) => guest,
         Err(e) => return Asked { answer: Err(e.kind), time: Duration::ZERO, memory_bytes: 0, instance_fresh: true },

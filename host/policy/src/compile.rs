@@ -110,7 +110,8 @@ fn get(engine: &Engine, realm: &Realm, policy: &str, component: &[u8], digest: &
 }
 
 fn in_process(realm: &Realm, policy: &str, component: &[u8], key: &str) -> Result<Sealed, LoadError> {
-    let code = translate(&realm.engine, component).map_err(|e| LoadError::Compile { policy: policy.to_owned(), reason: format!("{e:#}") })?;
+    let code =
+        translate(&realm.engine, component).map_err(|e| LoadError::Compile { policy: policy.to_owned(), reason: format!("{e:#}") })?;
     Ok(Sealed::new(key, &code))
 }
 

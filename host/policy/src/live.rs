@@ -237,7 +237,13 @@ impl Inner {
         state.last = Some(Swap { at: state.since, outcome: SwapOutcome::WentBack { generation, to, reason: reason.clone() } });
         drop(state);
         drop(tripped);
-        tracing::error!(virtual_host = &*inner.virtual_host, generation, to, reason, "the swapped policies keep failing: back to those before");
+        tracing::error!(
+            virtual_host = &*inner.virtual_host,
+            generation,
+            to,
+            reason,
+            "the swapped policies keep failing: back to those before"
+        );
     }
 
     /// Nothing panics under this lock and it is never held across an await; a poisoned one is still whole. Taken by swaps, by

@@ -29,11 +29,7 @@ enum Offer {
 }
 
 /// Puts what the component imports of WASI into the linker.
-pub(crate) fn link(
-    linker: &mut Linker<HostState>,
-    component: &Component,
-    capabilities: &Capabilities,
-) -> wasmtime::Result<()> {
+pub(crate) fn link(linker: &mut Linker<HostState>, component: &Component, capabilities: &Capabilities) -> wasmtime::Result<()> {
     for (import, item) in component.component_type().imports(component.engine()) {
         let ComponentItem::ComponentInstance(instance) = item.ty else {
             continue;

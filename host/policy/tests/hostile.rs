@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use lockgate_policy::{Chain, Kind, LoadError, Policy, PolicyErrorKind, SessionView, Terms};
+use lockgate_policy::{Chain, Kind, Limits, LoadError, Policy, PolicyErrorKind, SessionView, Terms};
 
 /// Writes `some({backend: "a", name: "x"})` where answers go. Its text is at 0.
 const SOME_A: &str = r#"
@@ -259,4 +259,85 @@ async fn a_full_pool_makes_calls_wait_and_then_fail_as_overload() {
     holder.abort();
     let _ = holder.await;
     assert_eq!(ask(&good, &session(&["a"])).await, Ok(false));
+}
+
+/// A namespace policy that answers with a list of `len` verdicts at `at`, after `prepare`, which has the global `$w`.
+fn list_at(at: u32, len: u32, prepare: &str) -> Vec<u8> {
+    let expose = format!("{prepare} (i32.store (i32.const 1028) (i32.const {at})) (i32.store (i32.const 1032) (i32.const {len}))");
+    namespace_guest(&expose, "(global $w (mut i32) (i32.const 131072))")
+}
+
+#[tokio::test]
+async fn a_gigabyte_is_not_taken_whatever_it_is_made_of() {
+    let engine = engine();
+    let start = Instant::now();
+    let large = |l: &mut Limits| l.memory_bytes = 2 << 30;
+    // One name of a gigabyte, in a memory that has room for it.
+    let name = format!(
+        "{SOME_A} (if (i32.eq (memory.grow (i32.const 16400)) (i32.const -1)) (then unreachable)) (i32.store (i32.const 1044) (i32.const {}))",
+        1 << 30
+    );
+    let chain = chain_within(&engine, &alias_guest(&name, TEXT), large);
+    assert_eq!(ask(&chain, &session(&["a"])).await, Err(PolicyErrorKind::TooMuchData));
+    let expose = async |guest: &[u8]| {
+        let chain = chain_within(&engine, guest, large);
+        let answer = chain.publish(&session(&["a"]), Kind::Tool, &heads(&[("a", "x"), ("a", "y")])).await;
+        answer.map_err(|e| e.kind)
+    };
+    // A thousand names that share one region of 4 MiB.
+    let shared = "(drop (memory.grow (i32.const 80)))
+        (loop $l
+            (i32.store8 (global.get $w) (i32.const 2))
+            (i32.store offset=8 (global.get $w) (i32.const 4194304))
+            (global.set $w (i32.add (global.get $w) (i32.const 12)))
+            (br_if $l (i32.lt_u (global.get $w) (i32.const 143072))))";
+    assert_eq!(expose(&list_at(131_072, 1_000, shared)).await, Err(PolicyErrorKind::TooMuchData));
+    // Millions of verdicts of no size, and more than there is memory for.
+    let roomy = "(drop (memory.grow (i32.const 16000)))";
+    assert_eq!(expose(&list_at(131_072, 80_000_000, roomy)).await, Err(PolicyErrorKind::TooMuchData));
+    let outside = expose(&list_at(131_072, u32::MAX / 12, "")).await;
+    assert!(matches!(outside, Err(PolicyErrorKind::BadAnswer(_) | PolicyErrorKind::Trap(_) | PolicyErrorKind::TooMuchData)), "{outside:?}");
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(engine.instances(), 0);
+}
+
+#[tokio::test]
+async fn what_is_handed_to_the_host_has_a_bound_too() {
+    let world = r#"
+        (import "lockgate:policy/host@0.1.1" "[method]session.log" (func $log (param i32 i32 i32 i32)))
+        (import "lockgate:policy/host@0.1.1" "[method]session.recall" (func $recall (param i32 i32 i32 i32)))"#;
+    for call in [
+        "(call $log (local.get 0) (i32.const 3) (i32.const 0) (i32.const 8388608))",
+        "(call $recall (local.get 0) (i32.const 0) (i32.const 8388608) (i32.const 512))",
+    ] {
+        let module = alias_module(&format!("(drop (memory.grow (i32.const 200))) {call}"), "");
+        let guest = component("alias-policy", &module.replacen("(module", &format!("(module {world}"), 1));
+        assert_eq!(ask(&chain_of(&engine(), &guest), &session(&["a"])).await, Err(PolicyErrorKind::TooMuchData), "{call}");
+    }
+}
+
+#[tokio::test]
+async fn tables_do_not_grow_beyond_their_bound() {
+    let endless = "(loop $l (br_if $l (i32.ne (table.grow 0 (ref.null func) (i32.const 100)) (i32.const -1))))";
+    let seen = format!("{endless} (if (i32.gt_u (table.size 0) (i32.const 2000)) (then unreachable))");
+    assert_eq!(outcome(&seen, "(table 1 funcref)").await, Ok(false));
+}
+
+#[tokio::test]
+async fn each_policy_has_limits_of_its_own() {
+    let engine = engine();
+    let name = format!("{SOME_A} (i32.store (i32.const 1040) (i32.const 70000)) (i32.store (i32.const 1044) (i32.const 50000))");
+    let guest = alias_guest(&name, TEXT);
+    // The name is zeroes, all of them text.
+    assert_eq!(ask(&chain_of(&engine, &guest), &session(&["a"])).await, Ok(true));
+    let small = chain_within(&engine, &guest, |l| l.output_bytes = 10_000);
+    assert_eq!(ask(&small, &session(&["a"])).await, Err(PolicyErrorKind::TooMuchData));
+
+    let s = session(&["a"]);
+    let none = chain_within(&engine, &notes(), |l| l.state_keys = 0);
+    assert_eq!((ask(&none, &s).await, ask(&none, &s).await), (Ok(false), Ok(false)), "nothing is stored");
+    let little = chain_within(&engine, &notes(), |l| l.state_bytes = 2);
+    assert_eq!((ask(&little, &s).await, ask(&little, &s).await), (Ok(false), Ok(false)), "the key and the value are three bytes");
+    let enough = chain_within(&engine, &notes(), |l| l.state_bytes = 3);
+    assert_eq!((ask(&enough, &s).await, ask(&enough, &s).await), (Ok(false), Ok(true)));
 }

@@ -35,7 +35,8 @@ async fn each_call_into_a_guest_is_told_once_with_its_outcome() {
     let engine = Engine::observed(EngineConfig { pool_instances: 4, ..EngineConfig::default() }, heard.clone()).unwrap();
     let trap = "(if (i32.eq (i32.load8_u (local.get 2)) (i32.const 33)) (then unreachable))";
     // Answers with a backend that is not there.
-    let foreign = "(i32.store8 (i32.const 1028) (i32.const 1)) (i32.store (i32.const 1036) (i32.const 1)) (i32.store (i32.const 1044) (i32.const 1))";
+    let foreign =
+        "(i32.store8 (i32.const 1028) (i32.const 1)) (i32.store (i32.const 1036) (i32.const 1)) (i32.store (i32.const 1044) (i32.const 1))";
     let (first, second) = (alias_guest(trap, ""), alias_guest(foreign, r#"(data (i32.const 0) "z")"#));
     let chain = Chain::new(engine.clone(), "/".into(), vec![load(&engine, "first", &first), load(&engine, "second", &second)]);
     assert!(heard.0.lock().unwrap().is_empty(), "loading is no call");

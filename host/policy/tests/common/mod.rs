@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use lockgate_policy::{
-    BackendState, BackendView, Chain, Engine, EngineConfig, Entry, Failing, ItemHead, Limits, LoadError, Policy, Scratch, SessionView, Terms, Warm,
-    shipped,
+    BackendState, BackendView, Chain, Engine, EngineConfig, Entry, Failing, ItemHead, Limits, LoadError, Policy, Scratch, SessionView,
+    Terms, Warm, shipped,
 };
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
