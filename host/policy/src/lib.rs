@@ -34,15 +34,18 @@
 //! | `explain` | the same questions, with what each policy said |
 //! | `live` | the chain that runs now, and how it is swapped |
 //! | `shipped` | the components built from `plugins/` |
+//! | `cargo`, `component` | how components are built, for the shipped ones and everybody's |
 
 mod apart;
 mod ask;
 mod berths;
 mod cache;
 mod call;
+pub mod cargo;
 mod chain;
 mod code;
 mod compile;
+pub mod component;
 mod engine;
 mod error;
 mod explain;
@@ -69,7 +72,7 @@ pub use error::{LoadError, PolicyError, PolicyErrorKind};
 pub use explain::{End, Explanation, Step};
 pub use live::{Live, LiveStatus, ProbationStatus, Swap, SwapOutcome};
 pub use load::{Code, Policy};
-pub use manifest::{Manifest, SECTION as MANIFEST_SECTION, Wanted};
+pub use manifest::{Manifest, Optional, SECTION as MANIFEST_SECTION, Wanted};
 pub use session::{BackendState, BackendView, Claims, Scratch, SessionView};
 pub use stats::Observer;
 pub use terms::{Capabilities, Failing, Limits, OnFailure, Terms};

@@ -273,14 +273,17 @@ fn agree(policy: &str, manifest: &Manifest, grants: &Capabilities) -> Result<Cap
     if wants.random && !grants.random {
         return missing("random numbers", "random: true".into());
     }
-    let more = grants.claims.difference(&wants.claims).next().is_some()
-        || (grants.every_call && !wants.every_call)
-        || (grants.clock && !wants.clock)
-        || (grants.random && !wants.random);
-    if more {
+    let optional = manifest.capabilities.optional.of(grants);
+    let gets = Capabilities {
+        claims: wants.claims.union(&optional.claims).cloned().collect(),
+        every_call: wants.every_call || optional.every_call,
+        clock: wants.clock || optional.clock,
+        random: wants.random || optional.random,
+    };
+    if gets != *grants {
         tracing::warn!(policy, "the policy is granted more than its manifest asks for; it gets what it asks for");
     }
-    Ok(wants)
+    Ok(gets)
 }
 
 fn schema(policy: &str, manifest: &Manifest) -> Result<Option<Validator>, LoadError> {
@@ -303,7 +306,7 @@ fn check_hooks(policy: &str, exported: Hooks, manifest: &Manifest) -> Result<(),
         let said: Vec<&str> = said.iter().map(String::as_str).collect();
         return wrong(format!("its manifest says that it exports [{}], but it exports [{exported}]", said.join(", ")));
     }
-    if manifest.capabilities.every_call && !exported.router {
+    if (manifest.capabilities.every_call || manifest.capabilities.optional.every_call) && !exported.router {
         return wrong("its manifest wants `every-call`, but it exports no router that could be asked".into());
     }
     Ok(())

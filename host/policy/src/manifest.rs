@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use crate::terms::Capabilities;
 
-/// The custom section that holds a manifest, at the top level of a component.
-pub const SECTION: &str = "lockgate:manifest";
+pub use crate::component::MANIFEST_SECTION as SECTION;
 
 /// A custom section that holds only a version, as text: for components without a manifest.
 const VERSION_SECTION: &str = "version";
@@ -57,6 +56,27 @@ pub struct Wanted {
     /// `wasi:random`.
     #[serde(skip_serializing_if = "is_false")]
     pub random: bool,
+    /// What it uses where it is granted, and does without where it is not.
+    #[serde(skip_serializing_if = "Optional::is_empty")]
+    pub optional: Optional,
+}
+
+/// Capabilities that a policy does not insist on.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Optional {
+    /// Claims of the principal, by name. `*`: whichever are granted, for a policy whose configuration names them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub claims: BTreeSet<String>,
+    /// To be asked about each call.
+    #[serde(skip_serializing_if = "is_false")]
+    pub every_call: bool,
+    /// `wasi:clocks`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub clock: bool,
+    /// `wasi:random`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub random: bool,
 }
 
 // === impl Manifest ===
@@ -88,9 +108,30 @@ impl Manifest {
 }
 
 impl From<Wanted> for Capabilities {
+    /// Those that it insists on.
     fn from(wanted: Wanted) -> Capabilities {
-        let Wanted { claims, every_call, clock, random } = wanted;
+        let Wanted { claims, every_call, clock, random, optional: _ } = wanted;
         Capabilities { claims, every_call, clock, random }
+    }
+}
+
+// === impl Optional ===
+
+impl Optional {
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Optional::default()
+    }
+
+    /// What of it is granted.
+    pub(crate) fn of(&self, grants: &Capabilities) -> Capabilities {
+        let any = self.claims.contains("*");
+        Capabilities {
+            claims: grants.claims.iter().filter(|c| any || self.claims.contains(*c)).cloned().collect(),
+            every_call: self.every_call && grants.every_call,
+            clock: self.clock && grants.clock,
+            random: self.random && grants.random,
+        }
     }
 }
 
@@ -136,6 +177,16 @@ fn leb(bytes: &[u8]) -> Option<(usize, &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_what_is_optional_a_policy_gets_what_is_granted() {
+        let optional: Optional = serde_json::from_str(r#"{"claims":["*"],"random":true}"#).unwrap();
+        let team = Capabilities { claims: ["team".to_owned()].into(), clock: true, ..Capabilities::default() };
+        assert_eq!(optional.of(&team), Capabilities { claims: team.claims.clone(), ..Capabilities::default() });
+        assert!(optional.of(&Capabilities { random: true, ..team.clone() }).random);
+        let one = Optional { claims: ["region".to_owned()].into(), ..Optional::default() };
+        assert!(one.of(&team).claims.is_empty());
+    }
 
     fn component(section: &str, contents: &[u8]) -> Vec<u8> {
         let mut c = b"\0asm\x0d\0\x01\0".to_vec();

@@ -18,18 +18,9 @@ pub struct Table {
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     pub public: String,
-    kind: KindName,
+    kind: Kind,
     pub backend: String,
     pub name: String,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash)]
-#[serde(rename_all = "kebab-case")]
-enum KindName {
-    Tool,
-    Prompt,
-    Resource,
-    ResourceTemplate,
 }
 
 impl Table {
@@ -46,13 +37,7 @@ impl Table {
 
     /// The aliases of one kind, in configured order.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Entry> {
-        let wanted = match kind {
-            Kind::Tool => KindName::Tool,
-            Kind::Prompt => KindName::Prompt,
-            Kind::Resource => KindName::Resource,
-            Kind::ResourceTemplate => KindName::ResourceTemplate,
-        };
-        self.aliases.iter().filter(move |a| a.kind == wanted)
+        self.aliases.iter().filter(move |a| a.kind == kind)
     }
 }
 
