@@ -109,12 +109,21 @@ pub fn encode(module: &[u8], mut manifest: Value) -> Result<Vec<u8>, String> {
     if let Some(version) = manifest["version"].as_str() {
         append_section(&mut component, VERSION_SECTION, version.as_bytes());
     }
-    append_section(&mut component, MANIFEST_SECTION, manifest.to_string().as_bytes());
-    Ok(component)
+    Ok(with_manifest(component, manifest.to_string().as_bytes()))
+}
+
+/// A component with a manifest (JSON) inside; it must not have one yet.
+pub fn with_manifest(mut component: Vec<u8>, manifest: &[u8]) -> Vec<u8> {
+    append_section(&mut component, MANIFEST_SECTION, manifest);
+    component
 }
 
 /// Reads what a component imports and exports.
 pub fn shape(component: &[u8]) -> Result<Shape, String> {
+    // The decoder takes a core module for a component without imports and exports.
+    if !component.starts_with(b"\0asm") || component.get(6..8) != Some(&[1, 0]) {
+        return Err("this is not a WASM component".into());
+    }
     let decoded = wit_component::decode(component).map_err(|e| format!("not a component: {e:#}"))?;
     let DecodedWasm::Component(resolve, world) = &decoded else {
         return Err("this is a WIT package, not a component".into());

@@ -3,9 +3,12 @@
 mod common;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use common::*;
-use lockgate_policy::{Chain, Kind, PolicyErrorKind, Target};
+use lockgate_policy::{
+    Capabilities, Chain, Claims, Entry, Failing, Kind, Policy, PolicyErrorKind, Refused, Route, SessionView, Target, Terms, shipped,
+};
 
 const NO_ALIASES: &str = "null";
 
@@ -22,7 +25,13 @@ fn the_shipped_components_say_who_they_are() {
         assert_eq!(policy.version(), env!("CARGO_PKG_VERSION"));
         assert_eq!(policy.contract(), "0.1.1");
         assert_eq!(policy.digest().len(), 64);
-        assert_eq!((policy.hooks().alias, policy.hooks().namespace), (name == "alias", name == "namespace"));
+        let hooks: &[&str] = match name {
+            "filter" => &["router", "namespace"],
+            "route" => &["router"],
+            other => &[other],
+        };
+        assert_eq!(policy.hooks().names(), hooks);
+        assert!(policy.manifest().config_schema.is_some() && policy.manifest().hooks.is_some(), "{name}");
     }
 }
 
@@ -154,15 +163,93 @@ async fn what_a_backend_lists_twice_is_published_once() {
 }
 
 #[tokio::test]
-async fn aliases_that_do_not_fit_are_named_before_a_client_comes() {
-    let chain = shipped_chain(r#"{"aliases":[{"public":"now","kind":"tol"}]}"#);
+async fn configuration_that_does_not_fit_is_named_before_a_client_comes() {
+    let engine = engine();
+    for (name, setting, says) in [
+        ("alias", r#"{"aliases":[{"public":"now","kind":"tol","backend":"time","name":"x"}]}"#, "/aliases/0/kind"),
+        ("namespace", r#"{"prefix":"x"}"#, "policy namespace"),
+        ("filter", r#"{"rules":[{"things":"delete_*","do":"deny"}]}"#, "/rules/0/things"),
+        ("route", r#"{"rules":[{"things":"a/*","too":"b"}]}"#, "/rules/0"),
+    ] {
+        let error = Entry::new(load_shipped(&engine, name), setting, Failing::default()).unwrap_err().to_string();
+        assert!(error.contains(says) && error.contains(name), "{error}");
+    }
+    let twice = r#"{"public":"now","kind":"tool","backend":"a","name":"x"}"#;
+    let chain = shipped_chain(&format!(r#"{{"aliases":[{twice},{twice}]}}"#));
     let error = chain.try_out(&session(&["a"])).await.unwrap_err();
     assert!(matches!(error.kind, PolicyErrorKind::BadSetting(_)), "{error}");
-    let text = error.to_string();
-    for part in ["policy alias (", "hook alias.publish", "configuration", "unknown variant `tol`"] {
-        assert!(text.contains(part), "{part}: {text}");
+    for part in ["policy alias (", "hook alias.publish", "configuration", "\"now\" is there twice"] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
     }
     assert!(shipped_chain(NO_ALIASES).try_out(&session(&["a"])).await.is_ok());
+}
+
+/// A chain of one shipped policy that is granted the claim `team` and random numbers, then namespaces.
+fn chain_with(name: &str, setting: &str) -> Chain {
+    let engine = engine();
+    let grants = Capabilities { claims: ["team".to_owned()].into(), random: true, ..Capabilities::default() };
+    let terms = Terms { grants, ..Terms::default() };
+    let policy = Policy::load(&engine, name, shipped::by_name(name).unwrap(), &terms).expect("it loads");
+    let entries = vec![entry(policy, setting), entry(load_shipped(&engine, "namespace"), "null")];
+    Chain::new(engine, "default".into(), entries)
+}
+
+fn of_team(mut s: SessionView, team: &str) -> SessionView {
+    s.claims = Arc::new(Claims::from([("team".into(), format!("{team:?}").into())]));
+    s
+}
+
+#[tokio::test]
+async fn what_the_filter_denies_is_neither_listed_nor_called_unless_the_caller_may() {
+    let setting = r#"{"rules":[
+        {"things":"notes/delete_*","who":{"claims":{"team":["ops"]}},"do":"allow"},
+        {"things":"notes/delete_*","do":"deny"},
+        {"things":"*/stop","do":"deny","reason":"ask ops","listed":true}]}"#;
+    let chain = chain_with("filter", setting);
+    let (guest, ops) = (session(&["notes", "time"]), of_team(session(&["notes", "time"]), "ops"));
+    let items = [("notes", "delete_all"), ("notes", "list"), ("time", "stop")];
+    let listed = async |s: &SessionView| chain.publish(s, Kind::Tool, &heads(&items)).await.unwrap();
+    let some = |name: &str| Some(name.to_owned());
+    assert_eq!(listed(&guest).await, [None, some("notes__list"), some("time__stop")]);
+    assert_eq!(listed(&ops).await, [some("notes__delete_all"), some("notes__list"), some("time__stop")]);
+    assert_eq!(chain.resolve(&guest, Kind::Tool, "notes__delete_all").await.unwrap(), None);
+    assert_eq!(chain.resolve(&ops, Kind::Tool, "notes__delete_all").await.unwrap(), target("notes", "delete_all"));
+    let routed =
+        async |s: &SessionView, backend: &str, name: &str| chain.route(s, Kind::Tool, "any", target(backend, name).unwrap()).await.unwrap();
+    let refused = |route| matches!(route, Route::Refused(Refused { policy, reason }) if &*policy == "filter" && reason == "ask ops");
+    assert!(refused(routed(&ops, "time", "stop").await));
+    assert!(matches!(routed(&guest, "notes", "delete_all").await, Route::Refused(_)), "however it was found");
+    assert_eq!(routed(&guest, "notes", "list").await, Route::To(target("notes", "list").unwrap()));
+}
+
+#[tokio::test]
+async fn routes_go_by_caller_then_by_weight_and_a_session_stays_where_it_is() {
+    let setting = r#"{"rules":[
+        {"things":"search/*","who":{"claims":{"team":["red"]}},"to":"red","rename":"{name}_v2"},
+        {"things":"search/*","by":"session","to":[{"backend":"search"},{"backend":"red"}]}]}"#;
+    let chain = chain_with("route", setting);
+    let backends = ["search", "red", "other"];
+    let routed =
+        async |s: &SessionView, backend: &str| match chain.route(s, Kind::Tool, "any", target(backend, "query").unwrap()).await.unwrap() {
+            Route::To(target) => (target.backend, target.name),
+            Route::Refused(refused) => panic!("{refused:?}"),
+        };
+    let red = of_team(session(&backends), "red");
+    assert_eq!(routed(&red, "search").await, ("red".to_owned(), "query_v2".to_owned()));
+    assert_eq!(routed(&red, "other").await, ("other".to_owned(), "query".to_owned()));
+    let mut seen = HashSet::new();
+    for _ in 0..40 {
+        let s = session(&backends);
+        let (first, name) = routed(&s, "search").await;
+        assert_eq!(name, "query");
+        for _ in 0..3 {
+            assert_eq!(routed(&s, "search").await.0, first, "it stays");
+        }
+        seen.insert(first);
+    }
+    assert_eq!(seen.len(), 2, "forty sessions draw one lot each: with one backend only in one of 2^39 runs");
+    let error = chain_with("route", r#"{"rules":[{"things":"a/*","to":"gone"}]}"#).try_out(&session(&backends)).await.unwrap_err();
+    assert!(error.to_string().contains("rules[0] leads to \"gone\""), "{error}");
 }
 
 #[tokio::test]

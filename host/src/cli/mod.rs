@@ -7,6 +7,7 @@ mod assemble;
 mod check;
 pub mod demo;
 pub mod demo_server;
+pub mod policy;
 mod prepare;
 mod schema;
 pub mod serve;
@@ -60,6 +61,7 @@ enum Command {
     Schema,
     Demo(demo::DemoArgs),
     DemoServer(demo_server::DemoServerArgs),
+    Policy(policy::PolicyArgs),
 }
 
 const SERVE_HELP: &str = "\
@@ -90,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::Schema => schema::run(),
         Command::Demo(args) => run(demo::run(args)),
         Command::DemoServer(args) => run(demo_server::run(args)),
+        Command::Policy(args) => policy::run(args),
     };
     finish(outcome)
 }
