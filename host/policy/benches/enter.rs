@@ -57,7 +57,7 @@ async fn measure(calls: u32) {
 
 fn native(s: &SessionView, name: &str) -> Option<Target> {
     let (principal, host) = (s.principal.to_string(), s.virtual_host.to_string());
-    (principal == name && host == name).then(|| Target { backend: principal, name: host })
+    (principal == name && host == name).then_some(Target { backend: principal, name: host })
 }
 
 fn best(calls: u32, mut call: impl FnMut()) -> f64 {

@@ -144,8 +144,8 @@ impl Berth {
     }
 
     /// From now on it may be told to go. Called under the lock of its slot, like [`in_use`](Berth::in_use), so that both agree with it.
-    pub(crate) fn idle(&self) {
-        let since = micros(self.realm.berths.start.elapsed()).min(NOT_IDLE - 1);
+    pub(crate) fn idle(&self, now: Instant) {
+        let since = micros(now.saturating_duration_since(self.realm.berths.start)).min(NOT_IDLE - 1);
         self.realm.berths.idle_since[self.index].store(since, Ordering::SeqCst);
     }
 

@@ -2,7 +2,10 @@
 //! and one operation. Most are fresh and dropped afterwards; those about single names may be the session's own (`warm`), which
 //! outlives the operation unless anything went wrong. Called by `chain` and `ask`, and by `load` for the instantiation on trial.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::time::error::Elapsed;
@@ -18,7 +21,7 @@ use crate::load::Policy;
 use crate::log::{self, Level};
 use crate::realm::{Bounds, Permit};
 use crate::session::SessionView;
-use crate::since_v0_1::Bound;
+use crate::since_v0_1::{At, Bound};
 use crate::types::{AliasEntry, Decision, Hook, Item, Kind, Target, Verdict};
 use crate::warm::Lease;
 
@@ -74,7 +77,8 @@ pub(crate) struct Guest<'e> {
     body: Body,
     lease: Option<Lease>,
     fresh: bool,
-    called: Instant,
+    /// When its last call began, or ended.
+    last: Option<Instant>,
     time: Duration,
     _running: Running<'e>,
 }
@@ -221,6 +225,10 @@ impl Body {
         Ok(())
     }
 
+    fn at(&mut self) -> At<'_> {
+        At { bound: &mut self.bound, store: self.store.as_context_mut(), instance: &self.instance }
+    }
+
     /// Its linear memory, in bytes.
     fn memory(&self) -> usize {
         self.store.data().limits.memory
@@ -244,7 +252,7 @@ impl<'e> Guest<'e> {
         let Some(mut body) = body else { return Guest::make(engine, entry, view, hook, lease).await };
         let running = engine.running();
         body.lend(Some(view.clone())).map_err(|kind| failed(engine, entry, hook, kind, Duration::ZERO))?;
-        Ok(Guest { engine, entry, body, lease, fresh: false, called: Instant::now(), time: Duration::ZERO, _running: running })
+        Ok(Guest { engine, entry, body, lease, fresh: false, last: None, time: Duration::ZERO, _running: running })
     }
 
     async fn make(
@@ -270,70 +278,63 @@ impl<'e> Guest<'e> {
             Err(_) => return Err(error(PolicyErrorKind::Deadline)),
         };
         let body = Body { store, instance, bound: Bound::default(), handle, served: 0, berth: None, _room: room };
-        Ok(Guest { engine, entry, body, lease, fresh: true, called: Instant::now(), time: Duration::ZERO, _running: running })
+        Ok(Guest { engine, entry, body, lease, fresh: true, last: None, time: Duration::ZERO, _running: running })
     }
 
     pub(crate) async fn alias_resolve(&mut self, kind: Kind, public: &str) -> Result<Option<Target>, PolicyError> {
         let (wall, session) = self.arm(Hook::AliasResolve, 0);
-        let Body { store, instance, bound, .. } = &mut self.body;
-        let call = self.entry.policy.exports.alias_resolve(bound, store.as_context_mut(), instance, session, kind, public);
-        let ended = timeout(wall, call).await;
+        let call = self.entry.policy.exports.alias_resolve(self.body.at(), session, kind, public);
+        let ended = within(wall, call).await;
         self.end(Hook::AliasResolve, ended)
     }
 
     pub(crate) async fn alias_publish(&mut self, kind: Kind) -> Result<Vec<AliasEntry>, PolicyError> {
         let (wall, session) = self.arm(Hook::AliasPublish, 0);
-        let Body { store, instance, bound, .. } = &mut self.body;
-        let call = self.entry.policy.exports.alias_publish(bound, store.as_context_mut(), instance, session, kind);
-        let ended = timeout(wall, call).await;
+        let call = self.entry.policy.exports.alias_publish(self.body.at(), session, kind);
+        let ended = within(wall, call).await;
         self.end(Hook::AliasPublish, ended)
     }
 
     /// `bytes`: about how much goes in; as much again may come out on top of the usual bound.
     pub(crate) async fn namespace_expose(&mut self, kind: Kind, items: &[Item<'_>], bytes: usize) -> Result<Vec<Verdict>, PolicyError> {
         let (wall, session) = self.arm(Hook::NamespaceExpose, bytes.saturating_mul(2));
-        let Body { store, instance, bound, .. } = &mut self.body;
-        let call = self.entry.policy.exports.namespace_expose(bound, store.as_context_mut(), instance, session, kind, items);
-        let ended = timeout(wall, call).await;
+        let call = self.entry.policy.exports.namespace_expose(self.body.at(), session, kind, items);
+        let ended = within(wall, call).await;
         self.end(Hook::NamespaceExpose, ended)
     }
 
     pub(crate) async fn namespace_resolve(&mut self, kind: Kind, public: &str) -> Result<Option<Target>, PolicyError> {
         let (wall, session) = self.arm(Hook::NamespaceResolve, 0);
-        let Body { store, instance, bound, .. } = &mut self.body;
-        let call = self.entry.policy.exports.namespace_resolve(bound, store.as_context_mut(), instance, session, kind, public);
-        let ended = timeout(wall, call).await;
+        let call = self.entry.policy.exports.namespace_resolve(self.body.at(), session, kind, public);
+        let ended = within(wall, call).await;
         self.end(Hook::NamespaceResolve, ended)
     }
 
     pub(crate) async fn router_resolve(&mut self, kind: Kind, public: &str, target: &Target) -> Result<Decision, PolicyError> {
         let (wall, session) = self.arm(Hook::RouterResolve, target.name.len().saturating_mul(2));
-        let Body { store, instance, bound, .. } = &mut self.body;
-        let call = self.entry.policy.exports.router_resolve(bound, store.as_context_mut(), instance, session, kind, public, target);
-        let ended = timeout(wall, call).await;
+        let call = self.entry.policy.exports.router_resolve(self.body.at(), session, kind, public, target);
+        let ended = within(wall, call).await;
         self.end(Hook::RouterResolve, ended)
     }
 
     /// The reason of a refusal, if it is one.
     pub(crate) async fn lifecycle_opened(&mut self) -> Result<Option<String>, PolicyError> {
         let (wall, session) = self.arm(Hook::LifecycleOpened, 0);
-        let Body { store, instance, bound, .. } = &mut self.body;
-        let call = self.entry.policy.exports.lifecycle_opened(bound, store.as_context_mut(), instance, session);
-        let ended = timeout(wall, call).await;
+        let call = self.entry.policy.exports.lifecycle_opened(self.body.at(), session);
+        let ended = within(wall, call).await;
         self.end(Hook::LifecycleOpened, ended)
     }
 
     pub(crate) async fn lifecycle_closing(&mut self) -> Result<(), PolicyError> {
         let (wall, session) = self.arm(Hook::LifecycleClosing, 0);
-        let Body { store, instance, bound, .. } = &mut self.body;
-        let call = self.entry.policy.exports.lifecycle_closing(bound, store.as_context_mut(), instance, session);
-        let ended = timeout(wall, call).await;
+        let call = self.entry.policy.exports.lifecycle_closing(self.body.at(), session);
+        let ended = within(wall, call).await;
         self.end(Hook::LifecycleClosing, ended)
     }
 
     /// The answers were good: the session keeps the instance, if it is its own. A guest that is dropped without this is gone.
     pub(crate) fn keep(self) {
-        let Guest { entry, mut body, lease, .. } = self;
+        let Guest { entry, mut body, lease, last, .. } = self;
         let Some(lease) = lease else { return };
         body.served += 1;
         let bytes = body.memory();
@@ -342,7 +343,7 @@ impl<'e> Guest<'e> {
         }
         // An idle instance holds nothing of the session, so that what is held by the session does not hold the session.
         if body.lend(None).is_ok() {
-            lease.park(&entry.policy.realm, body, bytes);
+            lease.park(&entry.policy.realm, body, bytes, last.unwrap_or_else(Instant::now));
         }
     }
 
@@ -368,12 +369,13 @@ impl<'e> Guest<'e> {
 
     fn arm(&mut self, hook: Hook, bytes: usize) -> (Duration, Resource<Lent>) {
         let wall = arm(&mut self.body.store, &self.engine.config, hook, bytes);
-        self.called = Instant::now();
+        self.last = Some(Instant::now());
         (wall, Resource::new_borrow(self.body.handle))
     }
 
     fn end<T>(&mut self, hook: Hook, ended: Ended<T>) -> Result<T, PolicyError> {
-        let time = self.called.elapsed();
+        let now = Instant::now();
+        let time = self.last.replace(now).map_or(Duration::ZERO, |began| now - began);
         self.time += time;
         let kind = match ended {
             Ok(Ok(Ok(answer))) => {
@@ -388,6 +390,15 @@ impl<'e> Guest<'e> {
         self.lease = None;
         Err(failed(self.engine, self.entry, hook, kind, time))
     }
+}
+
+/// As `timeout`, but for a call that ends at once, as nearly all do, no timer is made. It is counted from the first time that the guest yields.
+async fn within<F: Future>(wall: Duration, call: F) -> Result<F::Output, Elapsed> {
+    let mut call = pin!(call);
+    if let Poll::Ready(ended) = poll_fn(|cx| Poll::Ready(call.as_mut().poll(cx))).await {
+        return Ok(ended);
+    }
+    timeout(wall, call).await
 }
 
 /// A call that ended badly: counted, told, logged.

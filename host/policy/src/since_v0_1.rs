@@ -70,6 +70,13 @@ pub(crate) struct Bound {
     lifecycle: Option<lifecycle::Guest>,
 }
 
+/// The instance that a hook is called in.
+pub(crate) struct At<'a> {
+    pub(crate) bound: &'a mut Bound,
+    pub(crate) store: StoreContextMut<'a, HostState>,
+    pub(crate) instance: &'a Instance,
+}
+
 // === loading ===
 
 /// Puts what the host offers into a linker.
@@ -125,18 +132,11 @@ impl Exports {
 type Answer<T> = wasmtime::Result<Result<T, PolicyErrorKind>>;
 
 impl Exports {
-    pub(crate) async fn alias_resolve(
-        &self,
-        bound: &mut Bound,
-        mut store: StoreContextMut<'_, HostState>,
-        instance: &Instance,
-        session: Resource<Lent>,
-        kind: Kind,
-        public: &str,
-    ) -> Answer<Option<Target>> {
+    pub(crate) async fn alias_resolve(&self, at: At<'_>, session: Resource<Lent>, kind: Kind, public: &str) -> Answer<Option<Target>> {
         let Some(alias) = &self.alias else {
             return Ok(Err(no_such_hook()));
         };
+        let At { bound, mut store, instance } = at;
         let guest = match &bound.alias {
             Some(guest) => guest,
             None => bound.alias.insert(alias.load(&mut store, instance)?),
@@ -145,17 +145,11 @@ impl Exports {
         Ok(answer.map(|t| t.map(Target::from)).map_err(failure))
     }
 
-    pub(crate) async fn alias_publish(
-        &self,
-        bound: &mut Bound,
-        mut store: StoreContextMut<'_, HostState>,
-        instance: &Instance,
-        session: Resource<Lent>,
-        kind: Kind,
-    ) -> Answer<Vec<types::AliasEntry>> {
+    pub(crate) async fn alias_publish(&self, at: At<'_>, session: Resource<Lent>, kind: Kind) -> Answer<Vec<types::AliasEntry>> {
         let Some(alias) = &self.alias else {
             return Ok(Err(no_such_hook()));
         };
+        let At { bound, mut store, instance } = at;
         let guest = match &bound.alias {
             Some(guest) => guest,
             None => bound.alias.insert(alias.load(&mut store, instance)?),
@@ -167,9 +161,7 @@ impl Exports {
 
     pub(crate) async fn router_resolve(
         &self,
-        bound: &mut Bound,
-        mut store: StoreContextMut<'_, HostState>,
-        instance: &Instance,
+        at: At<'_>,
         session: Resource<Lent>,
         kind: Kind,
         public: &str,
@@ -178,6 +170,7 @@ impl Exports {
         let Some(router) = &self.router else {
             return Ok(Err(no_such_hook()));
         };
+        let At { bound, mut store, instance } = at;
         let guest = match &bound.router {
             Some(guest) => guest,
             None => bound.router.insert(router.load(&mut store, instance)?),
@@ -193,16 +186,11 @@ impl Exports {
     }
 
     /// The reason of a refusal, if it is one.
-    pub(crate) async fn lifecycle_opened(
-        &self,
-        bound: &mut Bound,
-        mut store: StoreContextMut<'_, HostState>,
-        instance: &Instance,
-        session: Resource<Lent>,
-    ) -> Answer<Option<String>> {
+    pub(crate) async fn lifecycle_opened(&self, at: At<'_>, session: Resource<Lent>) -> Answer<Option<String>> {
         let Some(lifecycle) = &self.lifecycle else {
             return Ok(Err(no_such_hook()));
         };
+        let At { bound, mut store, instance } = at;
         let guest = match &bound.lifecycle {
             Some(guest) => guest,
             None => bound.lifecycle.insert(lifecycle.load(&mut store, instance)?),
@@ -215,16 +203,11 @@ impl Exports {
         Ok(answer.map(refused).map_err(failure))
     }
 
-    pub(crate) async fn lifecycle_closing(
-        &self,
-        bound: &mut Bound,
-        mut store: StoreContextMut<'_, HostState>,
-        instance: &Instance,
-        session: Resource<Lent>,
-    ) -> Answer<()> {
+    pub(crate) async fn lifecycle_closing(&self, at: At<'_>, session: Resource<Lent>) -> Answer<()> {
         let Some(lifecycle) = &self.lifecycle else {
             return Ok(Err(no_such_hook()));
         };
+        let At { bound, mut store, instance } = at;
         let guest = match &bound.lifecycle {
             Some(guest) => guest,
             None => bound.lifecycle.insert(lifecycle.load(&mut store, instance)?),
@@ -234,9 +217,7 @@ impl Exports {
 
     pub(crate) async fn namespace_expose(
         &self,
-        bound: &mut Bound,
-        mut store: StoreContextMut<'_, HostState>,
-        instance: &Instance,
+        at: At<'_>,
         session: Resource<Lent>,
         kind: Kind,
         items: &[Item<'_>],
@@ -244,6 +225,7 @@ impl Exports {
         let Some(namespace) = &self.namespace else {
             return Ok(Err(no_such_hook()));
         };
+        let At { bound, mut store, instance } = at;
         let guest = match &bound.namespace {
             Some(guest) => guest,
             None => bound.namespace.insert(namespace.load(&mut store, instance)?),
@@ -259,18 +241,11 @@ impl Exports {
         Ok(answer.map(|verdicts| verdicts.into_iter().map(verdict).collect()).map_err(failure))
     }
 
-    pub(crate) async fn namespace_resolve(
-        &self,
-        bound: &mut Bound,
-        mut store: StoreContextMut<'_, HostState>,
-        instance: &Instance,
-        session: Resource<Lent>,
-        kind: Kind,
-        public: &str,
-    ) -> Answer<Option<Target>> {
+    pub(crate) async fn namespace_resolve(&self, at: At<'_>, session: Resource<Lent>, kind: Kind, public: &str) -> Answer<Option<Target>> {
         let Some(namespace) = &self.namespace else {
             return Ok(Err(no_such_hook()));
         };
+        let At { bound, mut store, instance } = at;
         let guest = match &bound.namespace {
             Some(guest) => guest,
             None => bound.namespace.insert(namespace.load(&mut store, instance)?),

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::berths::Berth;
 use crate::call::Body;
@@ -124,8 +125,8 @@ impl State {
 // === impl Lease ===
 
 impl Lease {
-    /// Keeps an instance whose last call ended well, if there is room for it. `bytes`: of its linear memory.
-    pub(crate) fn park(mut self, realm: &Arc<Realm>, mut body: Body, bytes: usize) {
+    /// Keeps an instance whose last call ended well, at `now`, if there is room for it. `bytes`: of its linear memory.
+    pub(crate) fn park(mut self, realm: &Arc<Realm>, mut body: Body, bytes: usize, now: Instant) {
         let Some(slot) = &self.0 else { return };
         if realm.is_waited_for() {
             return;
@@ -134,7 +135,7 @@ impl Lease {
         berth.weigh(bytes);
         let Some(slot) = self.0.take() else { return };
         let mut state = lock(&slot.state);
-        berth.idle();
+        berth.idle(now);
         body.berth = Some(berth);
         state.parked = Some(body);
         state.leased = false;
