@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::error::quoted;
+use crate::load::Policy;
 use crate::warm::Warm;
 
 /// Whether a backend can be called now.
@@ -89,6 +91,21 @@ impl Scratch {
     /// Empty.
     pub fn new() -> Arc<Scratch> {
         Arc::default()
+    }
+
+    /// What one policy finds when a session begins: for tests of policies. The error says which key does not fit into its limits.
+    pub fn with(policy: &Policy, values: impl IntoIterator<Item = (String, String)>) -> Result<Arc<Scratch>, String> {
+        let (scratch, limits) = (Scratch::new(), policy.limits());
+        for (key, value) in values {
+            let stored = scratch.remember(&policy.name, key.clone(), value, limits.state_keys, limits.state_bytes);
+            stored.map_err(|quota| format!("{} does not fit into the state of a policy: {quota:?}", quoted(&key)))?;
+        }
+        Ok(scratch)
+    }
+
+    /// All that one policy remembers, by key.
+    pub fn of(&self, policy: &str) -> BTreeMap<String, String> {
+        self.lock().get(policy).map(|notes| notes.values.clone().into_iter().collect()).unwrap_or_default()
     }
 
     pub(crate) fn recall(&self, policy: &str, key: &str) -> Option<String> {

@@ -73,7 +73,8 @@ impl Component {
 
 /// An engine as the gateway has it, for one policy.
 pub fn engine() -> anyhow::Result<Arc<Engine>> {
-    Ok(Engine::new(EngineConfig { pool_instances: 4, ..EngineConfig::default() })?)
+    let compiler = std::env::current_exe().ok();
+    Ok(Engine::new(EngineConfig { pool_instances: 4, compiler, ..EngineConfig::default() })?)
 }
 
 /// Everything that a manifest insists on: what an operator who trusts it would grant.

@@ -7,11 +7,14 @@ pub mod admin;
 pub mod build;
 mod component;
 mod explain;
+mod fixture;
 mod inspect;
 mod list;
 mod new;
 mod swap;
+mod test;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
@@ -37,10 +40,17 @@ Examples:
 enum Command {
     New(new::NewArgs),
     Build(build::BuildArgs),
+    Test(test::TestArgs),
     Inspect(inspect::InspectArgs),
     List(list::ListArgs),
     Swap(swap::SwapArgs),
     Explain(explain::ExplainArgs),
+    /// Compile a component to code of this machine: what the gateway starts for large ones, with its settings on standard input
+    #[command(hide = true)]
+    CompileComponent {
+        input: PathBuf,
+        output: PathBuf,
+    },
 }
 
 /// Runs one of the commands.
@@ -52,9 +62,14 @@ pub fn run(args: PolicyArgs) -> anyhow::Result<ExitCode> {
     match args.command {
         Command::New(args) => new::run(args),
         Command::Build(args) => build::run(args),
+        Command::Test(args) => super::run(test::run(args)),
         Command::Inspect(args) => inspect::run(args),
         Command::List(args) => super::run(list::run(args)),
         Command::Swap(args) => super::run(swap::run(args)),
         Command::Explain(args) => super::run(explain::run(args)),
+        Command::CompileComponent { input, output } => {
+            lockgate_policy::compile_component(&input, &output).map_err(anyhow::Error::msg)?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
