@@ -4,8 +4,8 @@
 //! `lockgate-policy`, because its compiler is heavy.
 //!
 //! `protocol` the wire · `config` the file · `telemetry` log and metrics · `backend` one session's way to one server · `catalog` names ·
-//! `session` what lives and dies with a session · `gateway` what a client can ask for · `front` HTTP · `admin` health and metrics ·
-//! `cli` the commands
+//! `session` what lives and dies with a session · `gateway` what a client can ask for · `policies` how policies are swapped · `front` HTTP ·
+//! `admin` health, metrics and policies · `cli` the commands
 
 pub mod protocol;
 
@@ -20,6 +20,8 @@ pub mod catalog;
 pub mod session;
 
 pub mod gateway;
+
+pub mod policies;
 
 pub mod front;
 

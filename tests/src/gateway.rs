@@ -47,7 +47,7 @@ impl Gateway {
         for attempt in 0.. {
             let (listen, admin) = (free_port(), free_port());
             let folder = Folder::new("gateway");
-            let config = folder.write("lockgate.yaml", &format!("listen: {listen}\nadmin: {admin}\n{yaml}"));
+            let config = folder.write("lockgate.yaml", format!("listen: {listen}\nadmin: {admin}\n{yaml}"));
             let log = std::fs::File::create(folder.path().join("log")).expect("the log can be created");
             let mut command = Command::new(gateway_binary());
             command.arg("serve").arg("--config").arg(&config).args(arguments).kill_on_drop(true);
@@ -108,6 +108,26 @@ impl Gateway {
     pub async fn admin(&self, path: &str) -> (u16, String) {
         let reply = Endpoint::new(&format!("http://{}{path}", self.admin)).send("GET", &[], "").await;
         (reply.status, reply.text().await)
+    }
+
+    /// A POST to the admin port with any bytes, and its JSON.
+    pub async fn admin_post(&self, path: &str, headers: &[(&str, &str)], body: impl Into<bytes::Bytes>) -> (u16, serde_json::Value) {
+        let reply = Endpoint::new(&format!("http://{}{path}", self.admin)).send("POST", headers, body).await;
+        (reply.status, reply.json().await)
+    }
+
+    /// The status of the policies of a virtual host.
+    pub async fn policies(&self, virtual_host: &str) -> serde_json::Value {
+        let (status, text) = self.admin("/policies").await;
+        assert_eq!(status, 200, "{text}");
+        let all: serde_json::Value = serde_json::from_str(&text).expect("the status is JSON");
+        let hosts = all["virtual_hosts"].as_array().expect("a list");
+        hosts.iter().find(|host| host["virtual_host"] == virtual_host).unwrap_or_else(|| panic!("no {virtual_host} in {all}")).clone()
+    }
+
+    /// Writes the configuration anew, as it was started with but with another `yaml`.
+    pub fn configure(&self, yaml: &str) {
+        self.folder.write("lockgate.yaml", format!("listen: {}\nadmin: {}\n{yaml}", self.listen, self.admin));
     }
 
     /// The sum of all samples of the metric `name`, or 0 when there is none.

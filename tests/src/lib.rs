@@ -10,6 +10,7 @@
 //! | [`client`] | a raw MCP client over HTTP/1.1: arbitrary bodies and headers, half-read streams, resumption |
 //! | [`sse`] | the event stream parser of that client |
 //! | [`backend`] | scripted backends over streamable HTTP and over the legacy HTTP+SSE transport |
+//! | [`guests`] | small policies for one purpose each |
 //! | [`stdio`] | configuration text for the scripted stdio backend (`src/bin/stdio-backend.rs`) |
 //! | [`fixture`] | the server that the conformance suite is run against, on rmcp |
 //! | [`conformance`] | runs the suite and reads its verdicts |
@@ -22,6 +23,7 @@ pub mod client;
 pub mod conformance;
 pub mod fixture;
 pub mod gateway;
+pub mod guests;
 pub mod load;
 pub mod process;
 pub mod raw;

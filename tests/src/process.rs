@@ -30,7 +30,7 @@ impl Folder {
         &self.0
     }
 
-    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         path

@@ -7,6 +7,7 @@ mod fidelity;
 mod hostile;
 mod memory;
 mod names;
+mod policies;
 mod real_clients;
 mod real_servers;
 mod resume;

@@ -135,6 +135,11 @@ impl Live {
         self.inner.current.load_full()
     }
 
+    /// The generation of the current chain; cheaper than to ask the chain for it.
+    pub fn generation(&self) -> u64 {
+        self.inner.current.load().generation()
+    }
+
     /// From now on operations begin on `chain`; those in flight finish on theirs. If it has code that the current chain does not have, that code is on
     /// probation for so long: the current chain is kept meanwhile, and comes back if one of the new policies has 8 faults
     /// or more and more faults than good calls. If the current chain is itself on probation and failing, the one before it is kept in its place.

@@ -1,10 +1,13 @@
 //! What a session can call: published names and the backends behind them, resource ownership, merged lists and their cursors.
 //!
-//! One `Names` belongs to one session. It knows no wire and no backend connection; `gateway` fills it from lists and asks it.
+//! `Published` belongs to one session and one generation of its policies. It knows no wire and no backend connection; `gateway` fills
+//! it from lists and asks it.
 
 pub mod cursor;
 pub mod items;
 mod names;
+mod published;
 pub mod template;
 
-pub use names::{Names, Target};
+pub use names::{Found, Listed, Listing, Routed, Table, Target};
+pub use published::{KINDS, Published};

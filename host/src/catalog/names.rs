@@ -1,8 +1,10 @@
-//! The published names of one session and what they stand for.
+//! The published names of one kind in one session: what each item of the backends is called, what a name stands for, and where routers
+//! send it. Filled from lists; a look-up is a hash and a short lock, and allocates nothing.
 
 use super::template;
-use lockgate_policy::Kind;
+use lockgate_policy::{Kind, Refused};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One thing of one backend, by its own name there.
@@ -17,119 +19,276 @@ pub struct Target {
 /// Items that one session remembers of one kind; a list that has more is served, but names beyond are resolved by policy alone.
 pub const ITEMS: usize = 50_000;
 
-pub struct Names {
-    tables: [Mutex<Table>; 4],
+/// Bytes of a title that are kept: as many as a policy is shown.
+const TITLE: usize = 256;
+
+/// What a backend lists of one kind.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub backend: usize,
+    /// It begins with the first page: what was known of the backend's items is replaced.
+    pub first: bool,
+    /// It ends with the last page.
+    pub complete: bool,
+    pub items: Vec<Listing>,
 }
 
-struct Table {
-    by_public: HashMap<Arc<str>, Target>,
-    by_target: HashMap<Target, Option<Arc<str>>>,
-    /// Per backend: all its pages are in the table, and nothing has changed since.
-    complete: Vec<bool>,
+/// An item as policies see it.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    pub name: Arc<str>,
+    pub title: Option<Arc<str>>,
 }
 
-impl Names {
-    pub fn new(backends: usize) -> Self {
-        let table = || Mutex::new(Table { by_public: HashMap::new(), by_target: HashMap::new(), complete: vec![false; backends] });
-        Names { tables: [table(), table(), table(), table()] }
+/// What routers said about a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Routed {
+    To(Target),
+    Refused(Arc<Refused>),
+}
+
+/// What a public name leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub target: Target,
+    /// What routers said, if they were asked since the lists changed.
+    pub routed: Option<Routed>,
+    /// The state of the lists that this is from, for [`Table::keep`].
+    epoch: u32,
+}
+
+/// The names of one kind.
+pub struct Table {
+    inner: Mutex<Inner>,
+    /// A list with these names was given to the client.
+    told: AtomicBool,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// By backend; as many as something is known of.
+    shelves: Vec<Shelf>,
+    by_public: HashMap<Arc<str>, Place>,
+    /// Items on all shelves.
+    count: usize,
+    /// Moves with every change: what routers said before does not count any more.
+    epoch: u32,
+    /// A policy failed to name what was known, so that nobody knows what the client has.
+    lost: bool,
+}
+
+#[derive(Default)]
+struct Shelf {
+    /// In the order of the backend's list.
+    items: Vec<Known>,
+    by_name: HashMap<Arc<str>, u32>,
+    /// All its pages are here, and nothing has changed since.
+    complete: bool,
+}
+
+struct Known {
+    name: Arc<str>,
+    title: Option<Arc<str>>,
+    public: Option<Arc<str>>,
+}
+
+/// Where the item of a public name is.
+struct Place {
+    backend: u32,
+    item: u32,
+    routed: Option<Box<(u32, Routed)>>,
+}
+
+// === impl Listing ===
+
+impl Listing {
+    pub fn new(name: Arc<str>, title: Option<&str>) -> Self {
+        Listing { name, title: title.map(|t| t[..t.floor_char_boundary(TITLE)].into()) }
+    }
+}
+
+// === impl Found ===
+
+impl From<Target> for Found {
+    /// Of a name that is in no list.
+    fn from(target: Target) -> Self {
+        Found { target, routed: None, epoch: 0 }
+    }
+}
+
+// === impl Table ===
+
+impl Default for Table {
+    fn default() -> Self {
+        Table { inner: Mutex::default(), told: AtomicBool::new(false) }
+    }
+}
+
+impl Table {
+    /// A table of which nothing is known because a policy failed: whatever comes next is news for the client.
+    pub fn lost() -> Self {
+        let table = Table::default();
+        table.lock().lost = true;
+        table
     }
 
-    fn table(&self, kind: Kind) -> MutexGuard<'_, Table> {
-        let index = match kind {
-            Kind::Tool => 0,
-            Kind::Prompt => 1,
-            Kind::Resource => 2,
-            Kind::ResourceTemplate => 3,
-        };
-        self.tables[index].lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Nothing panics under this lock; a poisoned value would still be whole.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn find(&self, kind: Kind, public: &str) -> Option<Target> {
-        self.table(kind).by_public.get(public).cloned()
+    /// The client is given a list of these names: it knows what they are.
+    pub fn tell(&self) {
+        self.told.store(true, Ordering::Release);
+        self.lock().lost = false;
+    }
+
+    pub fn is_told(&self) -> bool {
+        self.told.load(Ordering::Acquire)
+    }
+
+    /// What was known here could not be named by a policy.
+    pub fn is_lost(&self) -> bool {
+        self.lock().lost
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lock().count == 0
+    }
+
+    pub fn find(&self, public: &str) -> Option<Found> {
+        let inner = self.lock();
+        let place = inner.by_public.get(public)?;
+        let routed = place.routed.as_deref().filter(|(epoch, _)| *epoch == inner.epoch).map(|(_, routed)| routed.clone());
+        Some(Found { target: inner.target(place)?, routed, epoch: inner.epoch })
+    }
+
+    /// Keeps what routers said about a name, unless something has changed since it was found.
+    pub fn keep(&self, public: &str, found: &Found, routed: Routed) {
+        let mut inner = self.lock();
+        let epoch = inner.epoch;
+        if epoch != found.epoch {
+            return;
+        }
+        if let Some(place) = inner.by_public.get_mut(public) {
+            place.routed = Some(Box::new((epoch, routed)));
+        }
+    }
+
+    /// What routers said does not count any more.
+    pub fn forget_routes(&self) {
+        self.lock().changed();
     }
 
     /// The published name of a target: none where it is not known, or hidden.
-    pub fn public_of(&self, kind: Kind, target: &Target) -> Option<Arc<str>> {
-        self.table(kind).by_target.get(target).cloned().flatten()
+    pub fn public_of(&self, target: &Target) -> Option<Arc<str>> {
+        self.lock().known(target)?.public.clone()
+    }
+
+    /// Whether a target is published; none where it is not known.
+    pub fn shows(&self, target: &Target) -> Option<bool> {
+        self.lock().known(target).map(|known| known.public.is_some())
     }
 
     /// The backends that list `name` as their own.
-    pub fn owners(&self, kind: Kind, name: &Arc<str>) -> Vec<usize> {
-        let table = self.table(kind);
-        (0..table.complete.len()).filter(|&backend| table.by_target.contains_key(&Target { backend, name: name.clone() })).collect()
+    pub fn owners(&self, name: &str) -> Vec<usize> {
+        let inner = self.lock();
+        (0..inner.shelves.len()).filter(|&backend| inner.shelves[backend].by_name.contains_key(name)).collect()
     }
 
-    /// The backends that have a template which matches `uri`.
+    /// The backends that list a template which matches `uri`, where this is the table of templates.
     pub fn template_owners(&self, uri: &str) -> Vec<usize> {
-        let table = self.table(Kind::ResourceTemplate);
-        let mut owners: Vec<usize> = table.by_target.keys().filter(|t| template::matches(&t.name, uri)).map(|t| t.backend).collect();
-        owners.sort_unstable();
-        owners.dedup();
-        owners
+        let inner = self.lock();
+        let has = |shelf: &Shelf| shelf.items.iter().any(|item| template::matches(&item.name, uri));
+        (0..inner.shelves.len()).filter(|&backend| has(&inner.shelves[backend])).collect()
     }
 
     /// Whether everything that `backend` lists is in the table.
-    pub fn is_complete(&self, kind: Kind, backend: usize) -> bool {
-        self.table(kind).complete.get(backend).copied().unwrap_or(false)
+    pub fn is_complete(&self, backend: usize) -> bool {
+        self.lock().shelves.get(backend).is_some_and(|shelf| shelf.complete)
     }
 
-    /// Notes the items of a page. The first page replaces what was known of the backend's items; `complete`: this was the last page.
+    /// Pages that replace what is known: so that names that are gone do not count as shared.
+    pub fn forget(&self, backend: usize) {
+        self.lock().forget(backend);
+    }
+
+    /// Notes the items of a page and their public names; `complete`: this was the last page.
     /// Answers the positions of items whose public name belongs to something else already: those are not published.
-    pub fn record(
-        &self,
-        kind: Kind,
-        backend: usize,
-        first: bool,
-        complete: bool,
-        items: impl IntoIterator<Item = (Arc<str>, Option<Arc<str>>)>,
-    ) -> Vec<usize> {
-        let mut table = self.table(kind);
-        if first {
-            table.forget(backend);
-        }
+    pub fn record(&self, backend: usize, complete: bool, items: impl IntoIterator<Item = (Listing, Option<Arc<str>>)>) -> Vec<usize> {
+        let mut inner = self.lock();
+        inner.changed();
         let mut taken = Vec::new();
-        for (at, (name, mut public)) in items.into_iter().enumerate() {
-            if table.by_target.len() >= ITEMS {
-                tracing::warn!(backend, ?kind, limit = ITEMS, "more items are listed than a session remembers");
+        let before = inner.shelf(backend).items.len();
+        for (at, (listing, mut public)) in items.into_iter().enumerate() {
+            if inner.count >= ITEMS {
+                tracing::warn!(backend, limit = ITEMS, "more items are listed than a session remembers");
                 return taken;
             }
-            let target = Target { backend, name };
-            if public.as_ref().is_some_and(|public| table.by_public.get(public).is_some_and(|owner| *owner != target)) {
+            let item = inner.shelf(backend).by_name.get(&listing.name).copied();
+            if public.is_none() && item.is_some_and(|item| item as usize >= before) {
+                // Listed twice in this page: the first one counts.
+                continue;
+            }
+            let owner = public.as_ref().and_then(|public| inner.by_public.get(public));
+            if owner.is_some_and(|owner| owner.backend as usize != backend || Some(owner.item) != item) {
                 taken.push(at);
                 public = None;
             }
-            if let Some(Some(old)) = table.by_target.get(&target).cloned()
-                && table.by_public.get(&old) == Some(&target)
-            {
-                table.by_public.remove(&old);
+            let item = match item {
+                Some(item) => {
+                    inner.unpublish(backend, item);
+                    inner.shelf(backend).items[item as usize] = Known { name: listing.name, title: listing.title, public: public.clone() };
+                    item
+                }
+                None => {
+                    inner.count += 1;
+                    inner.shelf(backend).push(listing, public.clone())
+                }
+            };
+            if let Some(public) = public {
+                // Both are far below 2^32.
+                inner.by_public.insert(public, Place { backend: backend as u32, item, routed: None });
             }
-            if let Some(public) = &public {
-                table.by_public.insert(public.clone(), target.clone());
-            }
-            table.by_target.insert(target, public);
         }
-        if let Some(slot) = table.complete.get_mut(backend) {
-            *slot = complete;
-        }
+        inner.shelf(backend).complete = complete;
         taken
     }
 
     /// What a backend lists has changed: names stay callable, the next miss reads the list again.
-    pub fn changed(&self, kind: Kind, backend: usize) {
-        if let Some(slot) = self.table(kind).complete.get_mut(backend) {
-            *slot = false;
+    pub fn changed(&self, backend: usize) {
+        let mut inner = self.lock();
+        inner.changed();
+        if let Some(shelf) = inner.shelves.get_mut(backend) {
+            shelf.complete = false;
         }
     }
 
-    /// As `changed`, for everything of a backend.
-    pub fn all_changed(&self, backend: usize) {
-        for kind in [Kind::Tool, Kind::Prompt, Kind::Resource, Kind::ResourceTemplate] {
-            self.changed(kind, backend);
+    /// What changed in `earlier`, of which this is the successor, has changed here.
+    pub fn follow(&self, earlier: &Table) {
+        let incomplete: Vec<bool> = earlier.lock().shelves.iter().map(|shelf| !shelf.complete).collect();
+        let mut inner = self.lock();
+        for (shelf, incomplete) in inner.shelves.iter_mut().zip(incomplete) {
+            shelf.complete &= !incomplete;
         }
+    }
+
+    /// All that is known, backend by backend, and its public names in the same order.
+    pub fn stock(&self) -> (Vec<Listed>, Vec<Option<Arc<str>>>) {
+        let inner = self.lock();
+        let listing = |known: &Known| Listing { name: known.name.clone(), title: known.title.clone() };
+        let listed = |(backend, shelf): (usize, &Shelf)| Listed {
+            backend,
+            first: true,
+            complete: shelf.complete,
+            items: shelf.items.iter().map(listing).collect(),
+        };
+        let lists = inner.shelves.iter().enumerate().map(listed).collect();
+        (lists, inner.shelves.iter().flat_map(|s| &s.items).map(|known| known.public.clone()).collect())
     }
 
     /// Names that more than one backend lists, among `known` and what the table has.
-    pub fn shared<'a>(&self, kind: Kind, known: impl Iterator<Item = (usize, &'a str)>) -> HashSet<String> {
+    pub fn shared<'a>(&self, known: impl Iterator<Item = (usize, &'a str)>) -> HashSet<String> {
         let mut first: HashMap<String, usize> = HashMap::new();
         let mut shared = HashSet::new();
         let mut see = |backend: usize, name: &str| match first.get(name) {
@@ -144,17 +303,70 @@ impl Names {
         for (backend, name) in known {
             see(backend, name);
         }
-        for target in self.table(kind).by_target.keys() {
-            see(target.backend, &target.name);
+        for (backend, shelf) in self.lock().shelves.iter().enumerate() {
+            shelf.items.iter().for_each(|item| see(backend, &item.name));
         }
         shared
     }
 }
 
-impl Table {
+impl Inner {
+    fn changed(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+
+    fn shelf(&mut self, backend: usize) -> &mut Shelf {
+        if self.shelves.len() <= backend {
+            self.shelves.resize_with(backend + 1, Shelf::default);
+        }
+        &mut self.shelves[backend]
+    }
+
+    fn target(&self, place: &Place) -> Option<Target> {
+        let backend = place.backend as usize;
+        let known = self.shelves.get(backend)?.items.get(place.item as usize)?;
+        Some(Target { backend, name: known.name.clone() })
+    }
+
+    fn known(&self, target: &Target) -> Option<&Known> {
+        let shelf = self.shelves.get(target.backend)?;
+        shelf.items.get(*shelf.by_name.get(&target.name)? as usize)
+    }
+
+    /// Takes the public name of an item out, if it is the item's.
+    fn unpublish(&mut self, backend: usize, item: u32) {
+        let Some(public) = self.shelves[backend].items.get_mut(item as usize).and_then(|known| known.public.take()) else { return };
+        if self.by_public.get(&public).is_some_and(|place| place.backend as usize == backend && place.item == item) {
+            self.by_public.remove(&public);
+        }
+    }
+
     fn forget(&mut self, backend: usize) {
-        self.by_target.retain(|target, _| target.backend != backend);
-        self.by_public.retain(|_, target| target.backend != backend);
+        let Some(shelf) = self.shelves.get_mut(backend) else { return };
+        self.count -= shelf.items.len();
+        *shelf = Shelf::default();
+        self.by_public.retain(|_, place| place.backend as usize != backend);
+        self.changed();
+    }
+}
+
+impl Shelf {
+    fn push(&mut self, listing: Listing, public: Option<Arc<str>>) -> u32 {
+        // At most `ITEMS`.
+        let item = self.items.len() as u32;
+        self.by_name.insert(listing.name.clone(), item);
+        self.items.push(Known { name: listing.name, title: listing.title, public });
+        item
+    }
+}
+
+/// Where the table of a kind is among those of all kinds.
+pub(super) fn index(kind: Kind) -> usize {
+    match kind {
+        Kind::Tool => 0,
+        Kind::Prompt => 1,
+        Kind::Resource => 2,
+        Kind::ResourceTemplate => 3,
     }
 }
 
@@ -162,32 +374,85 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn pair(name: &str, public: Option<&str>) -> (Arc<str>, Option<Arc<str>>) {
-        (name.into(), public.map(Into::into))
+    fn pair(name: &str, public: Option<&str>) -> (Listing, Option<Arc<str>>) {
+        (Listing::new(name.into(), None), public.map(Into::into))
+    }
+
+    fn target(backend: usize, name: &str) -> Target {
+        Target { backend, name: name.into() }
     }
 
     #[test]
     fn the_first_page_replaces_later_ones_add() {
-        let names = Names::new(2);
-        names.record(Kind::Tool, 0, true, false, [pair("x", Some("a__x"))]);
-        names.record(Kind::Tool, 0, false, true, [pair("y", Some("a__y")), pair("z", None)]);
-        assert!(names.is_complete(Kind::Tool, 0));
-        assert_eq!(names.find(Kind::Tool, "a__x").unwrap().backend, 0);
-        assert_eq!(names.find(Kind::Prompt, "a__x"), None);
-        names.record(Kind::Tool, 0, true, true, [pair("y", Some("why"))]);
-        assert_eq!(names.find(Kind::Tool, "a__x"), None);
-        assert_eq!(names.find(Kind::Tool, "a__y"), None);
-        assert_eq!(&*names.find(Kind::Tool, "why").unwrap().name, "y");
-        names.changed(Kind::Tool, 0);
-        assert!(!names.is_complete(Kind::Tool, 0));
-        assert!(names.find(Kind::Tool, "why").is_some());
+        let names = Table::default();
+        names.record(0, false, [pair("x", Some("a__x"))]);
+        names.record(0, true, [pair("y", Some("a__y")), pair("z", None)]);
+        assert!(names.is_complete(0));
+        assert_eq!(names.find("a__x").unwrap().target, target(0, "x"));
+        assert_eq!(
+            (names.shows(&target(0, "y")), names.shows(&target(0, "z")), names.shows(&target(1, "z"))),
+            (Some(true), Some(false), None)
+        );
+        names.forget(0);
+        names.record(0, true, [pair("y", Some("why"))]);
+        assert_eq!(names.find("a__x"), None);
+        assert_eq!(names.find("a__y"), None);
+        assert_eq!(&*names.find("why").unwrap().target.name, "y");
+        names.changed(0);
+        assert!(!names.is_complete(0));
+        assert!(names.find("why").is_some());
     }
 
     #[test]
     fn a_name_is_shared_when_two_backends_have_it() {
-        let names = Names::new(2);
-        names.record(Kind::Resource, 0, true, true, [pair("info://x", Some("info://x")), pair("info://y", None)]);
-        let shared = names.shared(Kind::Resource, [(1, "info://x"), (1, "info://z"), (0, "info://y")].into_iter());
+        let names = Table::default();
+        names.record(0, true, [pair("info://x", Some("info://x")), pair("info://y", None)]);
+        let shared = names.shared([(1, "info://x"), (1, "info://z"), (0, "info://y")].into_iter());
         assert_eq!(shared, HashSet::from(["info://x".to_owned()]));
+    }
+
+    #[test]
+    fn a_name_belongs_to_one_thing_and_moves_only_with_it() {
+        let names = Table::default();
+        assert!(names.record(0, true, [pair("x", Some("n")), pair("x", None)]).is_empty());
+        assert_eq!(names.record(1, true, [pair("y", Some("n"))]), [0]);
+        assert_eq!(names.find("n").unwrap().target, target(0, "x"));
+        names.record(0, true, [pair("x", Some("m"))]);
+        assert_eq!(names.find("n"), None);
+        assert!(names.record(1, true, [pair("y", Some("n"))]).is_empty());
+        assert_eq!(names.find("n").unwrap().target, target(1, "y"));
+    }
+
+    #[test]
+    fn what_a_router_said_is_kept_until_something_changes() {
+        let names = Table::default();
+        names.record(0, true, [pair("x", Some("n"))]);
+        let found = names.find("n").unwrap();
+        assert_eq!(found.routed, None);
+        let routed = Routed::To(target(1, "y"));
+        names.keep("n", &found, routed.clone());
+        assert_eq!(names.find("n").unwrap().routed, Some(routed.clone()));
+        names.changed(1);
+        assert_eq!(names.find("n").unwrap().routed, None);
+        names.keep("n", &found, routed);
+        assert_eq!(names.find("n").unwrap().routed, None, "asked before the change");
+    }
+
+    #[test]
+    fn a_successor_is_made_of_the_stock_and_follows_what_changed_meanwhile() {
+        let old = Table::default();
+        old.record(1, true, [(Listing::new("b".into(), Some("B")), Some("b".into())), pair("a", None)]);
+        let (lists, names) = old.stock();
+        assert_eq!(names, [Some("b".into()), None]);
+        assert_eq!(lists.iter().map(|l| l.items.len()).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(lists[1].items[0].title.as_deref(), Some("B"));
+        let new = Table::default();
+        for list in lists {
+            new.record(list.backend, list.complete, list.items.into_iter().map(|item| (item, None)));
+        }
+        assert!(new.is_complete(1) && !new.is_complete(0));
+        old.changed(1);
+        new.follow(&old);
+        assert!(!new.is_complete(1));
     }
 }

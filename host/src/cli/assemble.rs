@@ -2,84 +2,35 @@
 //! connects to nothing.
 
 use crate::backend::{self, HttpClient};
-use crate::config::{Alias, AliasKind, Config, PolicyRef, PolicySource, Problem, Problems, Target, Transport, VirtualHost};
+use crate::config::{Config, Problems, Target, Transport, VirtualHost};
 use crate::gateway::{Gateway, Settings};
+use crate::policies::Plane;
 use crate::session::streams::ReplayLimits;
-use crate::session::{self, RegistryLimits, SessionLimits};
+use crate::session::{self, LastNames, RegistryLimits, SessionLimits};
 use crate::telemetry::Metrics;
 use anyhow::Context;
 use http::{HeaderMap, HeaderValue};
-use lockgate_policy::{Chain, Engine, EngineConfig, Entry, Failing, Policy, Terms, shipped};
-use serde_json::json;
-use std::collections::HashMap;
+use lockgate_policy::{Chain, Live};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a stream that has ended can still be resumed.
 const REPLAY_TIME: Duration = Duration::from_secs(300);
 
-/// The policies of each virtual host, in the order of `Config::virtual_hosts`.
+/// The policies of a configuration, compiled.
 #[derive(Clone, Debug)]
-pub struct Policies(Vec<Arc<Chain>>);
+pub struct Policies(Plane);
 
 impl Policies {
     /// Compiles and tries out every policy of the configuration. Takes tens of milliseconds of CPU time for each.
     pub fn load(config: &Config) -> Result<Policies, Problems> {
-        let engine =
-            Engine::new(EngineConfig::default()).map_err(|e| Problem::new(crate::config::Place::named("policies"), e.to_string()))?;
-        let mut problems = Problems::default();
-        let mut compiled: HashMap<(String, PolicySource), Arc<Policy>> = HashMap::new();
-        let mut chains = Vec::new();
-        for host in &config.virtual_hosts {
-            let mut entries = Vec::new();
-            for wanted in &host.policies {
-                let key = (wanted.name.clone(), wanted.source.clone());
-                let policy = match compiled.get(&key) {
-                    Some(policy) => Ok(policy.clone()),
-                    None => load(&engine, wanted),
-                };
-                match policy {
-                    Ok(policy) => {
-                        compiled.insert(key, policy.clone());
-                        match Entry::new(policy, setting(config, host, wanted), Failing::default()) {
-                            Ok(entry) => entries.push(entry),
-                            Err(error) => problems.push(Problem::new(wanted.place.clone(), error.to_string())),
-                        }
-                    }
-                    Err(message) => problems.push(Problem::new(wanted.place.clone(), message)),
-                }
-            }
-            chains.push(Arc::new(Chain::new(engine.clone(), host.path.clone(), entries)));
-        }
-        if problems.is_empty() { Ok(Policies(chains)) } else { Err(problems) }
+        Plane::load(config).map(Policies)
     }
-}
 
-fn load(engine: &Arc<Engine>, wanted: &PolicyRef) -> Result<Arc<Policy>, String> {
-    let component = match &wanted.source {
-        PolicySource::Shipped => {
-            shipped::by_name(&wanted.name).map(Vec::from).ok_or_else(|| format!("no policy `{}` ships with this binary", wanted.name))?
-        }
-        PolicySource::File(path) => std::fs::read(path).map_err(|e| format!("{} cannot be read: {e}", path.display()))?,
-    };
-    Policy::load(engine, &wanted.name, &component, &Terms::default()).map_err(|e| e.to_string())
-}
-
-/// What a policy reads as its configuration. The shipped `alias` gets the aliases of the virtual host, which have a key of their own.
-fn setting(config: &Config, host: &VirtualHost, wanted: &PolicyRef) -> String {
-    if wanted.source == PolicySource::Shipped && wanted.name == "alias" {
-        let entry = |alias: &Alias| {
-            let backend = config.backends.get(alias.backend)?;
-            let kind = match alias.kind {
-                AliasKind::Tool => "tool",
-                AliasKind::Prompt => "prompt",
-                AliasKind::Resource => "resource",
-            };
-            Some(json!({ "public": alias.public, "kind": kind, "backend": &*backend.name, "name": alias.name }))
-        };
-        return json!({ "aliases": host.aliases.iter().filter_map(entry).collect::<Vec<_>>() }).to_string();
+    /// For who looks after them while the gateway runs.
+    pub fn into_plane(self) -> Plane {
+        self.0
     }
-    wanted.config.to_string()
 }
 
 /// The gateway of a configuration, with its policies.
@@ -91,10 +42,11 @@ pub fn gateway(config: &Config, policies: &Policies) -> anyhow::Result<Arc<Gatew
     let host = |(host, chain): (&VirtualHost, &Arc<Chain>)| session::VirtualHost {
         path: host.path.clone(),
         backends: host.backends.iter().filter_map(|i| backends.get(*i).cloned()).collect(),
-        policies: chain.clone(),
+        policies: Arc::new(Live::new(chain.clone())),
         instructions: host.instructions.clone(),
+        last_names: LastNames::default(),
     };
-    let hosts = config.virtual_hosts.iter().zip(&policies.0).map(host).collect();
+    let hosts = config.virtual_hosts.iter().zip(policies.0.chains()).map(host).collect();
     Gateway::new(hosts, settings(config), metrics).context("the system's random generator failed")
 }
 
@@ -145,5 +97,6 @@ fn settings(config: &Config) -> Settings {
         },
         initialize_timeout: config.limits.initialize_timeout,
         list_timeout: config.limits.list_timeout,
+        claims: config.auth.claims().clone(),
     }
 }

@@ -72,6 +72,7 @@ The smallest configuration file:
 
 Clients then connect to http://127.0.0.1:8808/mcp; health and metrics are at
 http://127.0.0.1:8809/readyz and /metrics.
+On SIGHUP it reads the configuration again and applies what policies say; other changes need a restart.
 On SIGTERM and SIGINT it stops accepting, lets calls finish for shutdown.grace, and exits with 0.";
 
 const CHECK_HELP: &str = "\
@@ -87,7 +88,9 @@ pub fn main() -> ExitCode {
     // clap prints what is wrong and exits with 2, or prints help or version and exits with 0.
     let cli = Cli::parse();
     let outcome = match cli.command {
-        Command::Serve(flags) => return with_config(&flags, |prepared| run(serve::run(prepared.config, prepared.policies))),
+        Command::Serve(flags) => {
+            return with_config(&flags, |prepared| run(serve::run(prepared.config, prepared.policies, prepared.sources)));
+        }
         Command::Check(flags) => return with_config(&flags, |prepared| Ok(check::run(&prepared))),
         Command::Schema => schema::run(),
         Command::Demo(args) => run(demo::run(args)),

@@ -42,6 +42,8 @@ pub struct Prepared {
     pub warnings: Problems,
     /// The files that were read.
     pub files: Vec<PathBuf>,
+    /// Where all this is from: what a reload reads again.
+    pub sources: Sources,
 }
 
 /// Reads, checks and loads. Errors: everything that is wrong, each a line with its place.
@@ -53,5 +55,5 @@ pub fn prepare(flags: &Flags) -> Result<Prepared, Problems> {
     };
     let loaded = config::load(&sources)?;
     let policies = Policies::load(&loaded.config)?;
-    Ok(Prepared { config: Arc::new(loaded.config), policies, warnings: loaded.warnings, files: loaded.files })
+    Ok(Prepared { config: Arc::new(loaded.config), policies, warnings: loaded.warnings, files: loaded.files, sources })
 }

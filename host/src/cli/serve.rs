@@ -2,9 +2,10 @@
 
 use super::assemble::{self, Policies};
 use crate::admin::Admin;
-use crate::config::Config;
+use crate::config::{Config, Sources};
 use crate::front::{Front, Listener, Server, ServerLimits};
 use crate::gateway::Gateway;
+use crate::policies::Control;
 use crate::telemetry::{self, metrics::Level};
 use anyhow::Context;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -30,28 +31,35 @@ pub struct Running {
     pub listen: Vec<SocketAddr>,
     pub admin: Option<SocketAddr>,
     gateway: Arc<Gateway>,
+    policies: Arc<Control>,
     front: Front,
     server: Arc<Server<Front>>,
     admin_server: Option<Arc<Server<Admin>>>,
     grace: Duration,
 }
 
-/// The signals that end the process.
-struct Stop {
+/// The signals that the process answers to.
+struct Signals {
     term: Signal,
     int: Signal,
+    hup: Signal,
 }
 
-/// Serves until SIGTERM or SIGINT.
-pub async fn run(config: Arc<Config>, policies: Policies) -> anyhow::Result<ExitCode> {
+/// Serves until SIGTERM or SIGINT. `sources`: what SIGHUP reads again.
+pub async fn run(config: Arc<Config>, policies: Policies, sources: Sources) -> anyhow::Result<ExitCode> {
     telemetry::init(&config.log)?;
     // Before anything is open, so that a signal is never met unprepared.
-    let stop = Stop::new()?;
-    Ok(start(config, policies).await?.until(stop).await)
+    let signals = Signals::new()?;
+    Ok(start_from(config, policies, Some(sources)).await?.until(signals).await)
 }
 
 /// Builds the gateway and opens its ports. Errors name the address and what to do; then nothing is left running.
 pub async fn start(config: Arc<Config>, policies: Policies) -> anyhow::Result<Running> {
+    start_from(config, policies, None).await
+}
+
+/// As [`start`], of a configuration that can be read again.
+pub async fn start_from(config: Arc<Config>, policies: Policies, sources: Option<Sources>) -> anyhow::Result<Running> {
     raise_open_files(config.limits.connections);
     let gateway = assemble::gateway(&config, &policies)?;
 
@@ -64,6 +72,7 @@ pub async fn start(config: Arc<Config>, policies: Policies) -> anyhow::Result<Ru
         None => None,
     };
 
+    let policies = Control::new(policies.into_plane(), gateway.clone(), config.clone(), sources);
     let listen: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let admin = admin_listener.as_ref().map(Listener::address);
     let limits = ServerLimits { connections: config.limits.connections, header_bytes: config.limits.header_bytes };
@@ -78,7 +87,7 @@ pub async fn start(config: Arc<Config>, policies: Policies) -> anyhow::Result<Ru
     let mut admin_server = None;
     if let Some(listener) = admin_listener {
         tracing::info!(url = %format_args!("http://{}/readyz", listener.address()), "listening for operators");
-        let admin = Admin::new(gateway.clone(), config.http.clone(), listener.address());
+        let admin = Admin::new(policies.clone(), &config, listener.address());
         let limits = ServerLimits { connections: ADMIN_CONNECTIONS, ..limits };
         let server = Server::new(admin.clone(), limits, Level::default());
         server.listen(listener);
@@ -89,7 +98,7 @@ pub async fn start(config: Arc<Config>, policies: Policies) -> anyhow::Result<Ru
         tracing::info!("no tokens are configured: whoever can connect is `anonymous`");
     }
     tracing::info!(backends = config.backends.len(), "ready");
-    Ok(Running { listen, admin, gateway, front, server, admin_server, grace: config.shutdown.grace })
+    Ok(Running { listen, admin, gateway, policies, front, server, admin_server, grace: config.shutdown.grace })
 }
 
 // === impl Running ===
@@ -97,8 +106,8 @@ pub async fn start(config: Arc<Config>, policies: Policies) -> anyhow::Result<Ru
 impl Running {
     /// Waits for SIGTERM or SIGINT, then stops. A second signal ends it at once.
     pub async fn wait(self) -> ExitCode {
-        match Stop::new() {
-            Ok(stop) => self.until(stop).await,
+        match Signals::new() {
+            Ok(signals) => self.until(signals).await,
             Err(error) => {
                 tracing::error!(%error, "signals cannot be waited for");
                 self.stop().await;
@@ -107,15 +116,16 @@ impl Running {
         }
     }
 
-    async fn until(self, mut stop: Stop) -> ExitCode {
-        let name = stop.wait().await;
+    async fn until(self, mut signals: Signals) -> ExitCode {
+        let policies = self.policies.clone();
+        let name = signals.stop(|| policies.reload_soon()).await;
         tracing::info!(signal = name, grace = ?self.grace, "stopping: calls in flight may finish; a second signal ends at once");
         tokio::select! {
             () = self.stop() => {
                 tracing::info!("stopped");
                 ExitCode::SUCCESS
             }
-            name = stop.wait() => {
+            name = signals.stop(|| ()) => {
                 tracing::warn!(signal = name, "stopped at once, calls in flight are cut");
                 ExitCode::FAILURE
             }
@@ -124,7 +134,8 @@ impl Running {
 
     /// Readiness off; no more connections; calls in flight finish until the deadline; sessions are closed; the admin port goes last.
     pub async fn stop(self) {
-        let Running { gateway, front, server, admin_server, grace, .. } = self;
+        let Running { gateway, policies, front, server, admin_server, grace, .. } = self;
+        policies.stop(WRITING).await;
         // The gateway refuses first, so that a request on an open connection hears why.
         let closing = async { timeout(grace + CLOSING, gateway.shutdown(grace)).await };
         let (closed, ()) = tokio::join!(biased; closing, async { server.stop() });
@@ -142,18 +153,22 @@ impl Running {
     }
 }
 
-// === impl Stop ===
+// === impl Signals ===
 
-impl Stop {
+impl Signals {
     fn new() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("signals cannot be waited for");
-        Ok(Stop { term: listen(SignalKind::terminate())?, int: listen(SignalKind::interrupt())? })
+        Ok(Signals { term: listen(SignalKind::terminate())?, int: listen(SignalKind::interrupt())?, hup: listen(SignalKind::hangup())? })
     }
 
-    async fn wait(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.term.recv() => "SIGTERM",
-            _ = self.int.recv() => "SIGINT",
+    /// Waits for one that ends the process; meanwhile each SIGHUP calls `reload`.
+    async fn stop(&mut self, reload: impl Fn()) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.term.recv() => return "SIGTERM",
+                _ = self.int.recv() => return "SIGINT",
+                Some(()) = self.hup.recv() => reload(),
+            }
         }
     }
 }

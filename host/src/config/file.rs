@@ -12,6 +12,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+mod policies;
+
+pub use policies::{FailFile, GrantsFile, OnFail, PlaneFile, PolicyEntry, PolicyFile, PolicyLimitsFile};
+
 use super::model::{AliasKind, LogFormat, Transport};
 use super::secret::Secret;
 use super::units::{MaybeTime, Size, Time};
@@ -29,14 +33,20 @@ pub struct File {
     #[schemars(extend("default" = "127.0.0.1:8808"))]
     pub listen: Option<OneOrMany<Address>>,
     /// Where health (`/livez`, `/readyz`) and `/metrics` are served: `address:port`, or `off`. Nothing there asks for a token,
-    /// so keep it off public networks. Never the same as `listen`.
+    /// so keep it off public networks. Policies can be swapped there (see `admin_token`). Never the same as `listen`.
     #[schemars(extend("default" = "127.0.0.1:8809"))]
     pub admin: Option<AdminAddress>,
+    /// What who changes something at the admin port (`POST /policies/…`, `POST /reload`) must show as `Authorization: Bearer …`, best from the
+    /// environment: `"${ADMIN_TOKEN}"`. Only its hash is kept. Absent: whoever reaches the port may, if it is a loopback
+    /// address; elsewhere nobody.
+    pub admin_token: Option<Secret>,
     /// The MCP servers behind this gateway, by name; at least one, here or in the file given with `--mcp-servers`. The order here is the order of merged lists. A name is one
     /// to 64 letters, digits, `-` and `_`, and starts with a letter or digit.
     pub backends: Option<Entries<BackendFile>>,
     /// The endpoints that clients see, by path. Absent: one at `/mcp` with every backend.
     pub virtual_hosts: Option<Entries<Option<VirtualHostFile>>>,
+    /// How policies are run, for all virtual hosts.
+    pub policy: Option<PlaneFile>,
     /// Who may connect. Absent: anybody, which is accepted only while every `listen` address is loopback.
     pub auth: Option<AuthFile>,
     /// How long sessions live and how many there may be.
@@ -131,32 +141,6 @@ pub struct AliasTarget {
     pub kind: Option<AliasKind>,
 }
 
-/// A policy: the name of one that ships (`alias`, `namespace`), or a mapping.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[schemars(untagged)]
-pub enum PolicyFile {
-    /// A policy that ships with Lockgate.
-    #[serde(rename = "$text")]
-    Shipped(String),
-    #[serde(rename = "$map")]
-    Full(PolicyEntry),
-}
-
-/// A policy with its component or its configuration.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "Policy")]
-pub struct PolicyEntry {
-    /// Name of the policy, unique in this virtual host; it appears in logs and metrics.
-    pub name: String,
-    /// File of the WASM component, relative to this file. Absent: the policy of that name that ships.
-    #[serde(default)]
-    pub component: Option<String>,
-    /// Handed to the policy as JSON. Any value.
-    #[serde(default)]
-    pub config: Option<serde_json::Value>,
-}
-
 /// Who may connect.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -182,6 +166,10 @@ pub struct TokenFile {
     /// The token itself, best from the environment: `"${TOKEN}"`. Only its hash is kept.
     #[serde(default)]
     pub token: Option<Secret>,
+    /// What else is known of the principal, by name; any values. Policies see the claims that they are granted. Of several tokens of a principal
+    /// one may say it for all. At most 64 claims and 16 KiB.
+    #[serde(default)]
+    pub claims: Option<Entries<serde_json::Value>>,
 }
 
 /// How long sessions live and how many there may be.

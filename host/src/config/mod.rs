@@ -9,6 +9,7 @@
 //! lists of desktop clients) · `resolve` (the checks) · `model`, `auth`, `hosts`, `secret` (the result) · `problem` (the words).
 
 mod auth;
+mod changes;
 mod file;
 mod hosts;
 mod mcp_servers;
@@ -25,12 +26,13 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use auth::{ANONYMOUS, Auth, Token};
+pub use auth::{ANONYMOUS, AdminToken, Auth, Token};
+pub use changes::restart_keys;
 pub use file::{AdminAddress, parse_address};
 pub use hosts::HttpConfig;
 pub use model::{
-    Alias, AliasKind, Backend, Config, Limits, LogConfig, LogFormat, PolicyRef, PolicySource, SHIPPED_POLICIES, SessionConfig,
-    ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
+    Alias, AliasKind, Backend, Config, Limits, LogConfig, LogFormat, PolicyConfig, PolicyRef, PolicySource, SHIPPED_POLICIES,
+    SessionConfig, ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
 };
 pub use problem::{Place, Problem, Problems};
 pub use resolve::Overrides;

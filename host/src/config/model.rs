@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, Uri};
+use lockgate_policy::{Failing, Terms};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::auth::Auth;
+use super::auth::{AdminToken, Auth};
 use super::hosts::HttpConfig;
 use super::problem::Place;
 use super::secret::Secret;
@@ -26,10 +27,13 @@ pub struct Config {
     pub listen: Vec<SocketAddr>,
     /// `None`: no admin port. Never one of `listen`.
     pub admin: Option<SocketAddr>,
+    /// What operators must show to change something; `None`: nothing, on loopback.
+    pub admin_token: Option<AdminToken>,
     /// Never empty; names are unique. The order of the file, which is that of merged lists.
     pub backends: Vec<Backend>,
     /// Never empty; paths are unique.
     pub virtual_hosts: Vec<VirtualHost>,
+    pub policy: PolicyConfig,
     pub auth: Auth,
     pub session: SessionConfig,
     pub limits: Limits,
@@ -39,7 +43,7 @@ pub struct Config {
 }
 
 /// One upstream MCP server.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub struct Backend {
     /// `[A-Za-z0-9][A-Za-z0-9_-]{0,63}`.
     pub name: Arc<str>,
@@ -48,7 +52,7 @@ pub struct Backend {
 }
 
 /// How a backend is reached.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub enum Target {
     Http {
         /// Absolute, `http` or `https`, with a host, without credentials.
@@ -129,6 +133,10 @@ pub struct PolicyRef {
     pub source: PolicySource,
     /// What the file says under `config`; `null` if nothing.
     pub config: serde_json::Value,
+    /// The pinned digest, the grants and the limits.
+    pub terms: Terms,
+    /// What its failures mean.
+    pub failing: Failing,
     /// Where the file names it, for what is found when it is loaded.
     pub place: Place,
 }
@@ -139,6 +147,20 @@ pub enum PolicySource {
     Shipped,
     /// A file that begins like a WASM component.
     File(PathBuf),
+}
+
+/// How policies are run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyConfig {
+    /// Where compiled policies are kept; `None`: nowhere.
+    pub cache: Option<PathBuf>,
+    pub instances: u32,
+    /// How often files of components are looked at; `None`: never.
+    pub watch: Option<Duration>,
+    /// Zero: no probation.
+    pub probation: Duration,
+    /// What a policy may use that has no limits of its own.
+    pub limits: lockgate_policy::Limits,
 }
 
 /// Lifetime and number of sessions.
@@ -200,6 +222,18 @@ impl Config {
 }
 
 // === impl Default: the values of an empty file ===
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        PolicyConfig {
+            cache: None,
+            instances: 256,
+            watch: Some(Duration::from_secs(1)),
+            probation: Duration::from_secs(60),
+            limits: lockgate_policy::Limits::default(),
+        }
+    }
+}
 
 impl Default for SessionConfig {
     fn default() -> Self {

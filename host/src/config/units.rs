@@ -22,6 +22,10 @@ pub struct Time(pub Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaybeTime(pub Option<Duration>);
 
+/// A duration of the file, or `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeOrOff(pub Option<Duration>);
+
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
@@ -100,6 +104,17 @@ impl<'de> Deserialize<'de> for MaybeTime {
     }
 }
 
+impl<'de> Deserialize<'de> for TimeOrOff {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text == "off" {
+            return Ok(TimeOrOff(None));
+        }
+        let time = parse_duration(&text).map_err(|e| de::Error::custom(format_args!("{e}, or `off`")))?;
+        Ok(TimeOrOff(Some(time)))
+    }
+}
+
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -149,6 +164,19 @@ impl JsonSchema for MaybeTime {
         json_schema!({
             "description": "A duration with its unit, or `none`.",
             "anyOf": [generator.subschema_for::<Time>(), { "const": "none" }],
+        })
+    }
+}
+
+impl JsonSchema for TimeOrOff {
+    fn schema_name() -> Cow<'static, str> {
+        "DurationOrOff".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A duration with its unit, or `off`.",
+            "anyOf": [generator.subschema_for::<Time>(), { "const": "off" }],
         })
     }
 }

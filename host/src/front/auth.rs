@@ -19,7 +19,7 @@ pub fn principal(auth: &Auth, anonymous: &Principal, headers: &HeaderMap) -> Res
 }
 
 /// The token of `Bearer <token>` (RFC 6750, 2.1); the scheme's case does not matter.
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(b"bearer ".len())?;
     let token = token.trim_ascii();
     (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)

@@ -78,7 +78,7 @@ where
 }
 
 /// Throws away up to `limit` bytes more. A socket that is closed with unread data resets, and the answer would be lost with it.
-async fn discard<B>(mut body: Pin<&mut B>, limit: usize)
+pub async fn discard<B>(mut body: Pin<&mut B>, limit: usize)
 where
     B: http_body::Body<Data = Bytes>,
 {

@@ -40,6 +40,12 @@ pub mod answer {
     pub use super::respond::{empty, json, refused};
 }
 
+/// What the other listener needs to read requests.
+pub mod request {
+    pub use super::auth::bearer;
+    pub use super::body::{PACE, discard, read};
+}
+
 use crate::config::Config;
 use crate::gateway::Gateway;
 use crate::session::Principal;

@@ -2,6 +2,7 @@
 
 use super::Gateway;
 use super::job::{Job, Outcome};
+use super::route::Resolved;
 use crate::protocol::{Edits, RpcError, json};
 use lockgate_policy::Kind;
 use std::sync::Arc;
@@ -20,14 +21,14 @@ impl Gateway {
             Ok(_) => {}
             Err(why) => return RpcError::invalid_params(why).into(),
         }
-        let target = match self.resolve(job.session(), kind, &name.value).await {
-            Ok(target) => target,
+        let Resolved { at, target } = match self.resolve(job.session(), kind, &name.value).await {
+            Ok(resolved) => resolved,
             Err(error) => return error.into(),
         };
         let mut edits = Edits::new();
         if *target.name != *name.value {
             edits.replace(name.at, json::quote(&target.name));
         }
-        self.relay_published(job, target.backend, edits).await
+        self.relay_published(job, &at, target.backend, edits).await
     }
 }

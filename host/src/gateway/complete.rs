@@ -2,6 +2,7 @@
 
 use super::Gateway;
 use super::job::{Job, Outcome};
+use super::route::Resolved;
 use crate::protocol::{Edits, RpcError, json};
 use lockgate_policy::Kind;
 use std::sync::Arc;
@@ -29,10 +30,10 @@ impl Gateway {
             .map_err(invalid)?
             .ok_or_else(|| invalid(format!("`params.ref.{member}` is missing")))?;
         let session = job.session();
-        let target = match member {
+        let Resolved { target, .. } = match member {
             "name" => self.resolve(session, Kind::Prompt, &name.value).await?,
             _ => match self.resolve_template(session, &name.value).await? {
-                Some(target) => target,
+                Some(resolved) => resolved,
                 None => self.resolve_resource(session, &name.value).await?,
             },
         };

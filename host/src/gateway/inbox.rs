@@ -25,6 +25,7 @@ impl Gateway {
                 FromServer::Down(reason) => {
                     tracing::warn!(session = %session.tag(), backend = %session.host.backends[backend].name, %reason, "backend went down");
                     session.asked.backend_gone(backend);
+                    session.forget_routes();
                 }
                 FromServer::Notification(n) => self.server_notification(&session, backend, n, STANDALONE).await,
                 FromServer::Request(r) => self.ask(&session, backend, r, STANDALONE).await,
@@ -38,7 +39,7 @@ impl Gateway {
             return;
         }
         tracing::info!(session = %session.tag(), backend = %session.host.backends[backend].name, "backend connected");
-        session.names.all_changed(backend);
+        session.lists_changed(backend);
         if let (Some(level), true, Some(upstream)) =
             (session.level(), has(&hello.capabilities, "logging"), session.upstreams().get(backend))
         {
@@ -66,16 +67,16 @@ impl Gateway {
     ) {
         let raw = || Wire::from(notification.raw.clone());
         match &*notification.method {
-            method::TOOLS_CHANGED => session.names.changed(Kind::Tool, backend),
-            method::PROMPTS_CHANGED => session.names.changed(Kind::Prompt, backend),
+            method::TOOLS_CHANGED => session.list_changed(Kind::Tool, backend),
+            method::PROMPTS_CHANGED => session.list_changed(Kind::Prompt, backend),
             method::RESOURCES_CHANGED => {
-                session.names.changed(Kind::Resource, backend);
-                session.names.changed(Kind::ResourceTemplate, backend);
+                session.list_changed(Kind::Resource, backend);
+                session.list_changed(Kind::ResourceTemplate, backend);
             }
             method::RESOURCE_UPDATED => {
                 if let Ok(Some(uri)) = notification.string_param(&["uri"]) {
                     let mut edits = Edits::new();
-                    match self.public_uri(session, backend, &uri.value).await {
+                    match self.updated_uri(session, backend, &uri.value).await {
                         Ok(public) if public != uri.value => {
                             edits.replace(uri.at, json::quote(&public));
                         }
@@ -98,7 +99,7 @@ impl Gateway {
 
     /// Puts a notification on a stream. On a call's stream it waits as long as the call does; on the standalone stream a client that does
     /// not read holds up this backend's messages for a moment, then they are dropped.
-    async fn notify(&self, session: &Session, stream: StreamId, message: Wire, merge: bool) {
+    pub(super) async fn notify(&self, session: &Session, stream: StreamId, message: Wire, merge: bool) {
         let push = async {
             if merge { session.streams.push_merged(stream, message).await } else { session.streams.push(stream, message, false).await }
         };

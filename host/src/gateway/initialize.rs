@@ -40,7 +40,17 @@ impl Gateway {
         let tag = Arc::<str>::from(SessionTag(id.as_str()).to_string());
         let key = SessionKey { principal, virtual_host: host.path.clone(), id };
         let counted = self.metrics.sessions.enter();
-        let session = Session::new(key, tag.clone(), client.clone(), host.clone(), self.settings.session, (place, counted));
+        let claims = self.claims(key.principal.name());
+        let session = Session::new(key, tag.clone(), client.clone(), host.clone(), claims, self.settings.session, (place, counted));
+        // Before anything is begun on behalf of whoever it is: no backend hears of a session that policies refuse.
+        let chain = session.published().chain().clone();
+        if let Some(refused) = chain.opened(&session.view()).await.map_err(|e| Refusal::policy_failed(&e))? {
+            tracing::info!(
+                principal = %session.key().principal.name(), virtual_host = %host.path, policy = %refused.policy, reason = refused.reason,
+                "a policy refuses a session"
+            );
+            return Err(Refusal::by_policy(&refused));
+        }
         let mut unfinished = Unfinished { gateway: self.clone(), session: Some(session.clone()) };
 
         let hello =
@@ -167,7 +177,7 @@ fn answer(request: &Request, session: &Session, hellos: &[Option<Arc<ServerHello
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
-            self.gateway.background.spawn(async move { session.close(super::CLOSE_LIMIT).await });
+            self.gateway.background.spawn(async move { super::lifetime::close(&session).await });
         }
     }
 }

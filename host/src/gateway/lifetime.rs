@@ -1,6 +1,6 @@
 //! The end of sessions: by their client, by time, by the end of the gateway.
 
-use super::{CLOSE_LIMIT, Gateway};
+use super::{CLOSE_LIMIT, FAREWELL, Gateway};
 use crate::session::Session;
 use crate::session::streams::STANDALONE;
 use crate::telemetry::metrics::SessionEvent;
@@ -8,6 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
+
+/// Ends all that an accepted session owns. Policies that follow the life of sessions hear of it while the upstreams are still there.
+pub(super) async fn close(session: &Session) {
+    let farewell = async {
+        let chain = session.host.policies.current();
+        if chain.entries().iter().any(|e| e.policy().hooks().lifecycle)
+            && tokio::time::timeout(FAREWELL, chain.closing(&session.view())).await.is_err()
+        {
+            tracing::warn!(session = %session.tag(), limit = ?FAREWELL, "policies take too long over the end of a session, which goes on without them");
+        }
+    };
+    session.close(CLOSE_LIMIT, farewell).await;
+}
 
 impl Gateway {
     /// Takes the session out of the registry and ends all that it owns. The first caller does it; others return at once.
@@ -17,9 +30,13 @@ impl Gateway {
         }
         self.metrics.sessions_total.inc(why);
         tracing::info!(session = %session.tag(), principal = %session.key().principal.name(), why = ?why, "session closed");
+        let published = session.published();
+        if published.tables().iter().any(|table| !table.is_empty()) {
+            session.host.last_names.set(published.tables().clone());
+        }
         // In a task of its own: a client that hangs up in the middle of its DELETE does not leave half a session.
         let session = session.clone();
-        let _ = self.background.spawn(async move { session.close(CLOSE_LIMIT).await }).await;
+        let _ = self.background.spawn(async move { close(&session).await }).await;
     }
 
     /// Looks for sessions that are over their time, often enough for the configured limits.

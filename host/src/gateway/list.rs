@@ -5,12 +5,12 @@
 
 use super::Gateway;
 use super::job::{Job, Outcome};
-use super::publish::Listed;
 use super::relay::Relayed;
 use super::resolve::capable;
 use crate::backend::{BackendError, CallEvent, Outbound, State};
 use crate::catalog::cursor::Position;
 use crate::catalog::items::{self, Page};
+use crate::catalog::{Listed, Listing};
 use crate::protocol::{Edits, Request, RpcError, Wire, codes, json, method};
 use crate::session::Session;
 use bytes::Bytes;
@@ -160,7 +160,8 @@ impl Gateway {
                 }
             }
         }
-        let names = self.publish(session, kind, &listed).await?;
+        let (at, names) = self.publish(session, kind, &listed).await?;
+        at.table(kind).tell();
         let positions: Vec<Position> =
             parts.iter().filter_map(|p| Some(Position { backend: p.backend, cursor: p.page.next_cursor.clone()? })).collect();
         let next = (!positions.is_empty()).then(|| json::quote(&self.cursors.seal(session.id().as_str(), kind, &positions)));
@@ -198,7 +199,7 @@ impl Gateway {
         kind: Kind,
         backend: usize,
         cursor: Option<String>,
-    ) -> Result<Vec<(Arc<str>, Option<String>)>, BackendError> {
+    ) -> Result<Vec<Listing>, BackendError> {
         let limit = session.host.backends[backend].timeouts.list.min(self.settings.list_timeout);
         let walk = async {
             let mut items = Vec::new();
@@ -206,7 +207,7 @@ impl Gateway {
             for _ in 0..WALK_PAGES {
                 let params = cursor.as_ref().map_or("{}".to_owned(), |c| format!("{{\"cursor\":{}}}", json::quote(c)));
                 let page = self.quiet_page(session, kind, backend, Self::own_request(method_of(kind), &params), limit).await?;
-                items.extend(page.items.into_iter().map(|i| (i.name, i.title)));
+                items.extend(page.items.into_iter().map(|i| Listing::new(i.name, i.title.as_deref())));
                 match page.next_cursor {
                     Some(next) if Some(&next) != cursor.as_ref() => cursor = Some(next),
                     _ => break,

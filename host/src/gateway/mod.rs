@@ -5,6 +5,7 @@ mod ask;
 mod call;
 mod capabilities;
 mod complete;
+mod explain;
 mod inbox;
 mod initialize;
 mod job;
@@ -15,9 +16,11 @@ mod publish;
 mod relay;
 mod resolve;
 mod resource;
+mod route;
 mod uris;
 
 pub use crate::session::VirtualHost;
+pub use explain::Explained;
 pub use initialize::Opened;
 
 use crate::catalog::cursor::Cursors;
@@ -27,11 +30,12 @@ use crate::session::{Found, Registry, RegistryLimits, Session, SessionKey, Sessi
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::{IsolationSignal, SessionEvent};
 use http::StatusCode;
-use lockgate_policy::Kind;
+use lockgate_policy::{Claims, Kind};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -62,10 +66,15 @@ pub struct Settings {
     pub initialize_timeout: Duration,
     /// How long a merged list may take.
     pub list_timeout: Duration,
+    /// What is known of principals beyond their names.
+    pub claims: HashMap<Arc<str>, Arc<Claims>>,
 }
 
 /// Time that the end of a session may take: upstream DELETEs and children.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Time that policies may take over the end of a session, all together.
+const FAREWELL: Duration = Duration::from_secs(1);
 
 pub struct Gateway {
     hosts: HashMap<Arc<str>, Arc<VirtualHost>>,
@@ -79,6 +88,8 @@ pub struct Gateway {
     background: TaskTracker,
     stopping: AtomicBool,
     stopped: CancellationToken,
+    /// Policies were swapped.
+    swapped: Arc<Notify>,
 }
 
 impl Gateway {
@@ -96,14 +107,34 @@ impl Gateway {
             background: TaskTracker::new(),
             stopping: AtomicBool::new(false),
             stopped: CancellationToken::new(),
+            swapped: Arc::default(),
         });
         gateway.start_reaper();
+        gateway.start_renewing();
         Ok(gateway)
     }
 
     /// The virtual host at `path`, which has no trailing slash.
     pub fn virtual_host(&self, path: &str) -> Option<&Arc<VirtualHost>> {
         self.hosts.get(path)
+    }
+
+    /// All virtual hosts, in no order.
+    pub fn virtual_hosts(&self) -> impl Iterator<Item = &Arc<VirtualHost>> {
+        self.hosts.values()
+    }
+
+    /// The live sessions of a virtual host, the newest first.
+    pub(crate) fn sessions_of(&self, host: &VirtualHost) -> Vec<Arc<Session>> {
+        let mut sessions = self.registry.all();
+        sessions.retain(|s| *s.host.path == *host.path && !s.ended().is_cancelled());
+        sessions.sort_by_key(|s| std::cmp::Reverse(s.created()));
+        sessions
+    }
+
+    /// What is known of a principal beyond its name.
+    pub(crate) fn claims(&self, principal: &str) -> Arc<Claims> {
+        self.settings.claims.get(principal).cloned().unwrap_or_default()
     }
 
     pub fn metrics(&self) -> &Arc<Metrics> {
@@ -157,8 +188,8 @@ impl Gateway {
             method::TOOLS_CALL => self.run(session, request, |g, job| async move { g.call_named(&job, Kind::Tool).await }),
             method::PROMPTS_GET => self.run(session, request, |g, job| async move { g.call_named(&job, Kind::Prompt).await }),
             method::RESOURCES_READ => self.run(session, request, |g, job| async move { g.read_resource(&job).await }),
-            method::RESOURCES_SUBSCRIBE => self.run(session, request, |g, job| async move { g.subscribe(&job, true).await }),
-            method::RESOURCES_UNSUBSCRIBE => self.run(session, request, |g, job| async move { g.subscribe(&job, false).await }),
+            method::RESOURCES_SUBSCRIBE => self.run(session, request, |g, job| async move { g.subscribe(&job).await }),
+            method::RESOURCES_UNSUBSCRIBE => self.run(session, request, |g, job| async move { g.unsubscribe(&job).await }),
             method::COMPLETE => self.run(session, request, |g, job| async move { g.complete(&job).await }),
             method::SET_LEVEL => self.run(session, request, |g, job| async move { g.set_level(&job).await }),
             other => {

@@ -1,69 +1,241 @@
-//! Published names: asks the policies what items are called, and notes it in the session.
+//! Published names: asks the policies what items are called, notes it in the session, and does it again when the policies were swapped.
+//!
+//! Names are made by one task of a session at a time, in its naming turn. Who only uses names takes [`Gateway::names`] once and goes by
+//! it to the end. What was made by policies that are gone is made anew from the items that are known, without asking a backend: at
+//! the next use, and for sessions that are idle by a task of the gateway, so that each client hears of what changed for it.
 
 use super::Gateway;
 use crate::catalog::items::Page;
-use crate::protocol::{RpcError, codes};
-use crate::session::Session;
-use lockgate_policy::{ItemHead, Kind, PolicyError};
+use crate::catalog::{KINDS, Listed, Listing, Published, Table};
+use crate::protocol::{RpcError, codes, method};
+use crate::session::streams::STANDALONE;
+use crate::session::{Session, VirtualHost};
+use futures_util::StreamExt;
+use lockgate_policy::{Chain, ItemHead, Kind, PolicyError, SessionView};
 use std::sync::Arc;
+use tokio::sync::SemaphorePermit;
 
-/// The items of one backend that are to be published.
-pub(super) struct Listed {
-    pub backend: usize,
-    pub first: bool,
-    pub complete: bool,
-    /// Name and title.
-    pub items: Vec<(Arc<str>, Option<String>)>,
+/// Sessions whose names are made anew side by side after a swap. They compete with calls for the guests' slots.
+const SIDE_BY_SIDE: usize = 8;
+
+/// What a client can be told of changes, each with its bit among the session's news.
+const NEWS: [(u8, &str); 3] = [(1, method::TOOLS_CHANGED), (2, method::PROMPTS_CHANGED), (4, method::RESOURCES_CHANGED)];
+
+fn news(kind: Kind) -> u8 {
+    match kind {
+        Kind::Tool => 1,
+        Kind::Prompt => 2,
+        Kind::Resource | Kind::ResourceTemplate => 4,
+    }
 }
 
 impl Listed {
-    pub fn of(backend: usize, first: bool, page: &Page) -> Self {
-        Listed {
-            backend,
-            first,
-            complete: page.next_cursor.is_none(),
-            items: page.items.iter().map(|i| (i.name.clone(), i.title.clone())).collect(),
-        }
+    pub(super) fn of(backend: usize, first: bool, page: &Page) -> Self {
+        let items = page.items.iter().map(|i| Listing::new(i.name.clone(), i.title.as_deref())).collect();
+        Listed { backend, first, complete: page.next_cursor.is_none(), items }
     }
 }
 
 impl Gateway {
-    /// The public name of each item (none: hidden), in the order given, and noted in the session's table.
-    pub(super) async fn publish(&self, session: &Session, kind: Kind, listed: &[Listed]) -> Result<Vec<Vec<Option<Arc<str>>>>, RpcError> {
-        // Pages that replace what is known first, so that names that are gone do not count as shared.
-        for list in listed.iter().filter(|l| l.first) {
-            session.names.record(kind, list.backend, true, false, []);
+    /// The names of a session, made by the policies that its virtual host has now.
+    ///
+    /// # Errors
+    /// When it takes too long until the policies have named what is known. A policy that fails is no error here: what it should
+    /// have named is then unknown, and whoever asks for it hears of the failure.
+    pub(crate) async fn names(self: &Arc<Self>, session: &Arc<Session>) -> Result<Arc<Published>, RpcError> {
+        let at = session.published();
+        if at.chain().generation() == session.host.policies.generation() {
+            return Ok(at);
         }
-        let shared = session.names.shared(kind, listed.iter().flat_map(|l| l.items.iter().map(move |(name, _)| (l.backend, &**name))));
-        let heads: Vec<ItemHead<'_>> = listed
-            .iter()
-            .flat_map(|l| {
-                let backend: &str = &session.host.backends[l.backend].name;
-                let shared = &shared;
-                l.items.iter().map(move |(name, title)| ItemHead {
-                    backend,
-                    name,
-                    title: title.as_deref(),
-                    shared: shared.contains(&**name),
-                })
-            })
-            .collect();
-        let published = session.host.policies.publish(&session.view(), kind, &heads).await.map_err(|e| policy_failed(&e))?;
-        let mut published = published.into_iter().map(|name| name.map(Arc::<str>::from));
-        Ok(listed
-            .iter()
-            .map(|list| {
-                let mut names: Vec<Option<Arc<str>>> = list.items.iter().map(|_| published.next().flatten()).collect();
-                let pairs = list.items.iter().map(|(name, _)| name.clone()).zip(names.iter().cloned());
-                // A page was checked in itself by the policy plane; a name that an earlier page gave to something else is checked here.
-                for at in session.names.record(kind, list.backend, false, list.complete, pairs) {
-                    tracing::warn!(session = %session.tag(), backend = %session.host.backends[list.backend].name, name = ?names[at], "left out of a list: its public name is taken");
-                    names[at] = None;
-                }
-                names
-            })
-            .collect())
+        // Boxed: it is seldom needed, and calls are small without it.
+        Box::pin(async {
+            let _turn = self.turn(session).await?;
+            Ok(self.renewed(session).await)
+        })
+        .await
     }
+
+    async fn turn<'s>(&self, session: &'s Session) -> Result<SemaphorePermit<'s>, RpcError> {
+        match tokio::time::timeout(self.settings.list_timeout, session.naming_turn()).await {
+            Ok(Some(turn)) => Ok(turn),
+            _ => Err(RpcError::new(codes::POLICY_FAILED, "the policies take too long to name what this session can use; nothing was run")),
+        }
+    }
+
+    /// The same for who has the naming turn.
+    async fn renewed(self: &Arc<Self>, session: &Arc<Session>) -> Arc<Published> {
+        let (old, chain) = (session.published(), session.host.policies.current());
+        if old.chain().generation() == chain.generation() {
+            return old;
+        }
+        let view = session.view();
+        let mut tables: [Arc<Table>; 4] = Default::default();
+        let mut changed = 0;
+        for (slot, kind) in tables.iter_mut().zip(KINDS) {
+            let (table, differs) = rename(session, &view, &chain, kind, old.table(kind)).await;
+            *slot = Arc::new(table);
+            changed |= if differs { news(kind) } else { 0 };
+        }
+        tracing::debug!(session = %session.tag(), generation = chain.generation(), before = old.chain().generation(), changed, "names were made anew");
+        let new = session.succeed(chain, tables);
+        self.tell(session, changed);
+        new
+    }
+
+    /// Tells the client that lists have changed, in a task of the session: it may be slow to read.
+    fn tell(self: &Arc<Self>, session: &Arc<Session>, changed: u8) {
+        if changed == 0 || !session.is_registered() || !session.add_news(changed) {
+            return;
+        }
+        let (gateway, told) = (self.clone(), session.clone());
+        session.spawn(async move {
+            loop {
+                let news = told.take_news();
+                if news == 0 {
+                    return;
+                }
+                for (_, notification) in NEWS.iter().filter(|(bit, _)| news & bit != 0) {
+                    gateway.notify(&told, STANDALONE, codes::notification(notification, None), true).await;
+                }
+            }
+        });
+    }
+
+    /// The policies of a virtual host were swapped: the names of its sessions are made anew, soon.
+    pub fn policies_swapped(&self) {
+        self.swapped.notify_one();
+    }
+
+    /// Makes names anew for sessions that do not ask for them.
+    pub(super) fn start_renewing(self: &Arc<Self>) {
+        let gateway = Arc::downgrade(self);
+        let (stopped, swapped) = (self.stopped.clone(), self.swapped.clone());
+        self.background.spawn(async move {
+            let renew = async {
+                loop {
+                    swapped.notified().await;
+                    let Some(gateway) = gateway.upgrade() else { return };
+                    gateway.renew_all().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stopped.cancelled() => {}
+                () = renew => {}
+            }
+        });
+    }
+
+    async fn renew_all(self: &Arc<Self>) {
+        futures_util::stream::iter(self.registry.all())
+            .for_each_concurrent(SIDE_BY_SIDE, |session| async move {
+                if !session.ended().is_cancelled()
+                    && let Err(error) = self.names(&session).await
+                {
+                    tracing::info!(session = %session.tag(), error = %error.message, "names were not made anew");
+                }
+            })
+            .await;
+    }
+
+    /// Whether policies can name what a session has listed. Nothing is noted.
+    pub(crate) async fn try_names(
+        &self,
+        host: &VirtualHost,
+        view: &SessionView,
+        chain: &Chain,
+        tables: &[Arc<Table>; 4],
+    ) -> Result<(), PolicyError> {
+        for (table, kind) in tables.iter().zip(KINDS) {
+            if !table.is_empty() {
+                name(host, view, chain, kind, &Table::default(), &table.stock().0).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The public name of each item (none: hidden), in the order given, and noted in the session's table; with the names that it was
+    /// noted in, which are those of the policies that there are now.
+    pub(super) async fn publish(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        kind: Kind,
+        listed: &[Listed],
+    ) -> Result<(Arc<Published>, Vec<Vec<Option<Arc<str>>>>), RpcError> {
+        let _turn = self.turn(session).await?;
+        let at = self.renewed(session).await;
+        let table = at.table(kind);
+        for list in listed.iter().filter(|l| l.first) {
+            table.forget(list.backend);
+        }
+        let names = name(&session.host, &session.view(), at.chain(), kind, table, listed).await.map_err(|e| policy_failed(&e))?;
+        Ok((at, names))
+    }
+}
+
+/// Asks the policies for the names of what is listed, and notes them in `table`.
+async fn name(
+    host: &VirtualHost,
+    view: &SessionView,
+    chain: &Chain,
+    kind: Kind,
+    table: &Table,
+    listed: &[Listed],
+) -> Result<Vec<Vec<Option<Arc<str>>>>, PolicyError> {
+    let shared = table.shared(listed.iter().flat_map(|l| l.items.iter().map(move |item| (l.backend, &*item.name))));
+    let heads: Vec<ItemHead<'_>> = listed
+        .iter()
+        .flat_map(|l| {
+            let (backend, shared): (&str, _) = (&host.backends[l.backend].name, &shared);
+            l.items.iter().map(move |item| ItemHead {
+                backend,
+                name: &item.name,
+                title: item.title.as_deref(),
+                shared: shared.contains(&*item.name),
+            })
+        })
+        .collect();
+    let published = chain.publish(view, kind, &heads).await?;
+    let mut published = published.into_iter();
+    Ok(listed
+        .iter()
+        .map(|list| {
+            let mut names: Vec<Option<Arc<str>>> =
+                list.items.iter().map(|item| Some(same(&item.name, published.next().flatten()?))).collect();
+            let pairs = list.items.iter().cloned().zip(names.iter().cloned());
+            // A page was checked in itself by the policy plane; a name that an earlier page gave to something else is checked here.
+            for at in table.record(list.backend, list.complete, pairs) {
+                tracing::warn!(virtual_host = %host.path, backend = %host.backends[list.backend].name, name = ?names[at], "left out of a list: its public name is taken");
+                names[at] = None;
+            }
+            names
+        })
+        .collect())
+}
+
+/// What another chain makes of what a table knows, and whether that is news for the client.
+async fn rename(session: &Session, view: &SessionView, chain: &Chain, kind: Kind, old: &Table) -> (Table, bool) {
+    let (lists, before) = old.stock();
+    let new = Table::default();
+    if before.is_empty() {
+        for list in lists {
+            new.record(list.backend, list.complete, []);
+        }
+        return (new, old.is_lost());
+    }
+    match name(&session.host, view, chain, kind, &new, &lists).await {
+        Ok(names) => (new, old.is_lost() || !names.into_iter().flatten().eq(before)),
+        // The policy plane has logged it.
+        Err(error) => {
+            tracing::debug!(session = %session.tag(), %error, %kind, "what is known could not be named");
+            (Table::lost(), true)
+        }
+    }
+}
+
+/// The public name, in the memory of the own name where they are equal, as they are for many.
+fn same(own: &Arc<str>, public: String) -> Arc<str> {
+    if **own == *public { own.clone() } else { public.into() }
 }
 
 /// A policy failed: the request is refused, and says which policy it was. Its reason is for the operator, and logged where it failed.

@@ -3,6 +3,7 @@
 use super::Gateway;
 use super::job::{Job, Outcome};
 use crate::backend::{BackendError, Call, CallEvent, Outbound};
+use crate::catalog::Published;
 use crate::protocol::{Edits, Request, RequestId, Response};
 use crate::session::Session;
 use crate::session::streams::StreamId;
@@ -100,12 +101,12 @@ impl Gateway {
         }
     }
 
-    /// The job's own request to `backend`, and its answer with the URIs in it as the client knows them.
-    pub(super) async fn relay_published(self: &Arc<Self>, job: &Job, backend: usize, edits: Edits) -> Outcome {
+    /// The job's own request to `backend`, and its answer with the URIs in it as the client knows them by the names `at`.
+    pub(super) async fn relay_published(self: &Arc<Self>, job: &Job, at: &Arc<Published>, backend: usize, edits: Edits) -> Outcome {
         let limit = job.session().host.backends[backend].timeouts.call;
         match self.relay(job, backend, edits, limit).await {
             Relayed::Answer(response) => {
-                let edits = self.publish_uris(job.session(), backend, &response, &job.request.method).await;
+                let edits = self.publish_uris(job.session(), at, backend, &response, &job.request.method).await;
                 Outcome::Answer(response.rewritten(job.id(), edits))
             }
             other => other.into_outcome(job),

@@ -4,6 +4,7 @@
 //! resources of tool results and prompt messages, and the contents of a resource. Text is never searched.
 
 use super::Gateway;
+use crate::catalog::Published;
 use crate::protocol::json::{self, Object};
 use crate::protocol::{Edits, Response, method};
 use crate::session::Session;
@@ -13,18 +14,25 @@ use std::sync::Arc;
 
 impl Gateway {
     /// The changes that make the URIs in `response` the client's.
-    pub(super) async fn publish_uris(self: &Arc<Self>, session: &Arc<Session>, backend: usize, response: &Response, of: &str) -> Edits {
+    pub(super) async fn publish_uris(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        at: &Arc<Published>,
+        backend: usize,
+        response: &Response,
+        of: &str,
+    ) -> Edits {
         let mut edits = Edits::new();
         if session.host.backends.len() < 2 || !response.ok {
             return edits;
         }
         let places = places(response, of);
         let mut known: HashMap<String, Option<String>> = HashMap::new();
-        for (uri, at) in places {
+        for (uri, place) in places {
             let public = match known.get(&uri) {
                 Some(public) => public.clone(),
                 None => {
-                    let public = match self.public_uri(session, backend, &uri).await {
+                    let public = match self.public_uri(session, at, backend, &uri).await {
                         Ok(public) => (public != uri).then_some(public),
                         Err(error) => {
                             tracing::warn!(session = %session.tag(), error = %error.message, "a resource URI in a result could not be published");
@@ -36,7 +44,7 @@ impl Gateway {
                 }
             };
             if let Some(public) = public {
-                edits.replace(at, json::quote(&public));
+                edits.replace(place, json::quote(&public));
             }
         }
         edits

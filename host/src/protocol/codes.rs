@@ -38,6 +38,9 @@ pub const NO_SESSION: i64 = -31008;
 /// The client did not answer a request of the server in time, or has gone.
 pub const CLIENT_GONE: i64 = -31009;
 
+/// A policy refuses the request, and says why. Nothing was run.
+pub const POLICY_REFUSED: i64 = -31010;
+
 /// An error of the gateway's own, not yet addressed to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RpcError {

@@ -15,17 +15,17 @@ pub use asked::{Asked, Question};
 pub use calls::{Begin, CallControl, Cancel};
 pub use key::{Principal, SessionId, SessionKey};
 pub use registry::{Found, Full, Place, Registry, RegistryLimits};
-pub use virtual_host::VirtualHost;
+pub use virtual_host::{LastNames, VirtualHost};
 
 use crate::backend::{ServerHello, State, Upstream};
-use crate::catalog::Names;
+use crate::catalog::{KINDS, Published, Table, Target};
 use crate::protocol::{Request, Version};
 use crate::telemetry::metrics::LevelGuard;
 use bytes::Bytes;
-use lockgate_policy::{BackendState, BackendView, Scratch, SessionView, Warm};
+use lockgate_policy::{BackendState, BackendView, Chain, Claims, Kind, Scratch, SessionView, Warm};
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use streams::{ReplayLimits, Streams};
@@ -73,7 +73,14 @@ pub struct Session {
     tag: Arc<str>,
     pub client: Client,
     pub host: Arc<VirtualHost>,
-    pub names: Names,
+    /// What else is known of the principal; policies see what they are granted of it.
+    claims: Arc<Claims>,
+    /// Its names, and the policies that made them.
+    published: Mutex<Arc<Published>>,
+    /// Names are made by one task at a time.
+    naming: Semaphore,
+    /// Kinds of lists whose change the client is still to be told, as bits; and [`TELLING`].
+    news: AtomicU8,
     pub streams: Arc<Streams>,
     pub asked: Asked,
     calls: calls::Calls,
@@ -97,6 +104,9 @@ pub struct Session {
     walking: Semaphore,
 }
 
+/// A task tells the client what changed.
+const TELLING: u8 = 0x80;
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics under these locks; a poisoned value would still be whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -108,13 +118,17 @@ impl Session {
         tag: Arc<str>,
         client: Client,
         host: Arc<VirtualHost>,
+        claims: Arc<Claims>,
         limits: SessionLimits,
         place: (Place, LevelGuard),
     ) -> Arc<Self> {
         Arc::new(Session {
             key,
             tag,
-            names: Names::new(host.backends.len()),
+            claims,
+            published: Mutex::new(Arc::new(Published::new(host.policies.current()))),
+            naming: Semaphore::new(1),
+            news: AtomicU8::new(0),
             announced: Mutex::new(vec![None; host.backends.len()]),
             client,
             host,
@@ -167,17 +181,19 @@ impl Session {
 
     /// What a policy may know of this session.
     pub fn view(&self) -> SessionView {
-        let backends = self.upstreams().iter().map(|u| BackendView {
-            name: u.name().clone(),
-            state: match u.state() {
-                State::Connected(_) => BackendState::Connected,
-                State::Connecting => BackendState::Connecting,
-                State::Down(_) | State::Closed => BackendState::Down,
+        let upstreams = self.upstreams();
+        let backends = self.host.backends.iter().enumerate().map(|(at, backend)| BackendView {
+            name: backend.name.clone(),
+            state: match upstreams.get(at).map(|u| u.state()) {
+                Some(State::Connected(_)) => BackendState::Connected,
+                // Before they are set none has been tried.
+                Some(State::Connecting) | None => BackendState::Connecting,
+                Some(State::Down(_) | State::Closed) => BackendState::Down,
             },
         });
         SessionView {
             principal: self.key.principal.name().clone(),
-            claims: Arc::default(),
+            claims: self.claims.clone(),
             virtual_host: self.key.virtual_host.clone(),
             backends: backends.collect(),
             scratch: self.scratch.clone(),
@@ -185,8 +201,15 @@ impl Session {
         }
     }
 
-    pub fn backend_index(&self, name: &str) -> Option<usize> {
-        self.host.backends.iter().position(|b| &*b.name == name)
+    /// A target as policies see it.
+    pub fn policy_target(&self, target: &Target) -> lockgate_policy::Target {
+        lockgate_policy::Target { backend: self.host.backends[target.backend].name.to_string(), name: target.name.to_string() }
+    }
+
+    /// A target of a policy, if it is a backend of this session.
+    pub fn target(&self, target: lockgate_policy::Target) -> Option<Target> {
+        let backend = self.host.backends.iter().position(|b| *b.name == *target.backend)?;
+        Some(Target { backend, name: target.name.into() })
     }
 
     /// Notes that the client knows of `hello` (by the answer to initialize, or a list_changed). Answers whether that is news.
@@ -207,6 +230,57 @@ impl Session {
         self.walking.acquire().await.ok()
     }
 
+    // --- names
+
+    /// The names as they are now, with the policies that made them. A request takes them once and keeps them.
+    pub fn published(&self) -> Arc<Published> {
+        lock(&self.published).clone()
+    }
+
+    /// The turn to make names; released by drop.
+    pub async fn naming_turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.naming.acquire().await.ok()
+    }
+
+    /// Puts what `chain` made in place of the names that there are. Only who has the turn may call it.
+    pub fn succeed(&self, chain: Arc<Chain>, tables: [Arc<Table>; 4]) -> Arc<Published> {
+        let mut published = lock(&self.published);
+        // Under the lock, so that no change of a list falls between the two.
+        *published = Arc::new(published.succeed(chain, tables));
+        published.clone()
+    }
+
+    /// What a backend lists of this kind has changed.
+    pub fn list_changed(&self, kind: Kind, backend: usize) {
+        lock(&self.published).table(kind).changed(backend);
+    }
+
+    /// As `list_changed`, for everything that a backend lists.
+    pub fn lists_changed(&self, backend: usize) {
+        let published = lock(&self.published);
+        KINDS.iter().for_each(|kind| published.table(*kind).changed(backend));
+    }
+
+    /// A backend has come or gone: routers are asked anew.
+    pub fn forget_routes(&self) {
+        let published = lock(&self.published);
+        KINDS.iter().for_each(|kind| published.table(*kind).forget_routes());
+    }
+
+    /// Adds to what the client is to be told (bits below [`TELLING`]). True: nobody is at it, the caller has to see to it.
+    pub fn add_news(&self, bits: u8) -> bool {
+        self.news.fetch_or(bits | TELLING, Ordering::AcqRel) & TELLING == 0
+    }
+
+    /// What is to be told next. Zero: nothing, and the task that asks is relieved.
+    pub fn take_news(&self) -> u8 {
+        let bits = self.news.fetch_and(TELLING, Ordering::AcqRel) & !TELLING;
+        if bits == 0 && self.news.compare_exchange(TELLING, 0, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            return self.news.fetch_and(TELLING, Ordering::AcqRel) & !TELLING;
+        }
+        bits
+    }
+
     // --- what the client asked for that outlives a call
 
     pub fn subscribe(&self, backend: usize, uri: String, public: String) {
@@ -220,6 +294,11 @@ impl Session {
     /// How many resources are subscribed.
     pub fn subscriptions(&self) -> usize {
         lock(&self.subscriptions).len()
+    }
+
+    /// What the client subscribed to with this URI: the backend and its own URI.
+    pub fn subscription(&self, public: &str) -> Option<(usize, String)> {
+        lock(&self.subscriptions).iter().find(|(_, used)| *used == public).map(|(key, _)| key.clone())
     }
 
     /// The URI that the client used when it subscribed.
@@ -303,8 +382,9 @@ impl Session {
     }
 
     /// Ends everything that the session owns: calls are answered with an error, streams end, upstream sessions get their DELETE, children
-    /// are reaped. Returns within about `limit`; idempotent.
-    pub async fn close(&self, limit: Duration) {
+    /// are reaped. `farewell` has its turn when the client can do nothing any more, and the upstreams are still there. Returns
+    /// within about `limit` and what `farewell` takes; idempotent.
+    pub async fn close(&self, limit: Duration, farewell: impl Future<Output = ()>) {
         /// Calls need a moment to be answered; they do not wait for anybody.
         const CLOSE_GRACE: Duration = Duration::from_millis(500);
         self.ended.cancel();
@@ -312,6 +392,7 @@ impl Session {
         let _ = tokio::time::timeout(CLOSE_GRACE.min(limit), self.tasks.wait()).await;
         self.streams.close();
         self.asked.clear();
+        farewell.await;
         futures_util::future::join_all(self.upstreams().iter().map(|u| u.close(limit))).await;
         drop(lock(&self.place).take());
     }

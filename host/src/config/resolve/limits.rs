@@ -24,15 +24,15 @@ const fn days(n: u64) -> Duration {
     Duration::from_secs(n * 86_400)
 }
 
-fn time(default: Duration, least: Duration, most: Duration, why: &'static str) -> Bounds<Duration> {
+pub(super) fn time(default: Duration, least: Duration, most: Duration, why: &'static str) -> Bounds<Duration> {
     Bounds { default, least, most, show: show_duration, why }
 }
 
-fn size(default: usize, least: usize, most: usize) -> Bounds<usize> {
+pub(super) fn size(default: usize, least: usize, most: usize) -> Bounds<usize> {
     Bounds { default, least, most, show: |n| show_size(n as u64), why: "" }
 }
 
-fn count(default: usize, least: usize, most: usize) -> Bounds<usize> {
+pub(super) fn count(default: usize, least: usize, most: usize) -> Bounds<usize> {
     Bounds { default, least, most, show: |n| n.to_string(), why: "" }
 }
 
@@ -45,15 +45,15 @@ fn call(default: Duration) -> Bounds<Duration> {
 }
 
 /// Sizes and counts are far below `usize::MAX`; a larger number is refused by its bound either way.
-fn narrow(n: u64) -> usize {
+pub(super) fn narrow(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-fn bytes(value: Option<Size>) -> Option<usize> {
+pub(super) fn bytes(value: Option<Size>) -> Option<usize> {
     value.map(|s| narrow(s.0))
 }
 
-fn duration(value: Option<Time>) -> Option<Duration> {
+pub(super) fn duration(value: Option<Time>) -> Option<Duration> {
     value.map(|t| t.0)
 }
 

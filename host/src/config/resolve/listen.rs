@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use lockgate_policy::Claims;
+
+use super::policies::claim_fault;
 use super::{Cx, Overrides, Source};
-use crate::config::auth::{ANONYMOUS, Auth, Token, digest};
-use crate::config::file::{AdminAddress, File, OneOrMany, TokenFile};
+use crate::config::auth::{ANONYMOUS, AdminToken, Auth, Token, digest};
+use crate::config::file::{AdminAddress, Entries, File, OneOrMany, TokenFile};
 use crate::config::hosts::{Allow, HttpConfig, Pattern};
 use crate::config::problem::Place;
 use crate::config::source::tree::Step;
@@ -58,7 +61,10 @@ pub fn addresses(main: &Source<'_>, file: &File, overrides: &Overrides, cx: &mut
     } else if let (Some(admin), Some(place)) = (admin, admin_place)
         && !admin.ip().is_loopback()
     {
-        cx.warn(place, format!("{admin} is not loopback, and the admin port asks nobody for a token; keep it off public networks"));
+        cx.warn(
+            place,
+            format!("{admin} is not loopback, and the admin port asks nobody who reads for a token; keep it off public networks"),
+        );
     }
     (listen, admin)
 }
@@ -67,6 +73,29 @@ pub fn addresses(main: &Source<'_>, file: &File, overrides: &Overrides, cx: &mut
 fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let any = |ip: IpAddr, other: IpAddr| ip.is_unspecified() && (ip.is_ipv6() || other.is_ipv4());
     a.port() != 0 && a.port() == b.port() && (a.ip() == b.ip() || any(a.ip(), b.ip()) || any(b.ip(), a.ip()))
+}
+
+/// What operators show at the admin port to change something.
+pub fn admin_token(main: &Source<'_>, file: &File, admin: Option<SocketAddr>, cx: &mut Cx<'_>) -> Option<AdminToken> {
+    let token = file.admin_token.as_ref()?;
+    let place = || main.doc.place(&["admin_token".into()]);
+    if admin.is_none() {
+        cx.warn(place(), "has no effect: there is no admin port");
+    }
+    check_token(token.expose(), place, cx).then(|| AdminToken::new(token.expose().as_bytes()))
+}
+
+/// Whether a client could send this token.
+fn check_token(text: &str, place: impl Fn() -> Place, cx: &mut Cx<'_>) -> bool {
+    if text.is_empty() || !text.chars().all(|c| c.is_ascii_graphic()) {
+        let what = if text.is_empty() { "is empty" } else { "holds more than visible ASCII characters, or a space" };
+        cx.problem(place(), format!("the token {what}; no client could send it"));
+        return false;
+    }
+    if text.len() < 16 {
+        cx.warn(place(), "a token of fewer than 16 characters can be guessed; take a longer, random one");
+    }
+    true
 }
 
 /// Who may connect; insists that an open door on a public address is said aloud.
@@ -80,6 +109,7 @@ pub fn auth(main: &Source<'_>, file: &File, listen: &[SocketAddr], overrides: &O
 
     let mut tokens: Vec<Token> = Vec::new();
     let mut seen: HashMap<[u8; 32], usize> = HashMap::new();
+    let mut claims: HashMap<Arc<str>, (usize, Arc<Claims>)> = HashMap::new();
     for (i, entry) in list.unwrap_or_default().iter().enumerate() {
         let path = [tokens_path[0], tokens_path[1], i.into()];
         if let Some(token) = token(main, &path, entry, cx) {
@@ -87,9 +117,24 @@ pub fn auth(main: &Source<'_>, file: &File, listen: &[SocketAddr], overrides: &O
                 let message = format!("the same token as auth.tokens[{first}]; a token stands for one principal, once");
                 cx.problem(main.doc.place(&path), message);
             }
+            if let Some(written) = &entry.claims {
+                let of_token = read_claims(main, &path, written, cx);
+                match claims.get(&token.principal) {
+                    Some((first, before)) if **before != of_token => {
+                        let message = format!(
+                            "auth.tokens[{first}] says other claims of `{}`; claims are those of a principal: say the same, or leave them out here",
+                            token.principal
+                        );
+                        cx.problem(main.doc.key_place(&[path[0], path[1], path[2], "claims".into()]), message);
+                    }
+                    Some(_) => {}
+                    None => _ = claims.insert(token.principal.clone(), (i, Arc::new(of_token))),
+                }
+            }
             tokens.push(token);
         }
     }
+    let claims = claims.into_iter().map(|(principal, (_, claims))| (principal, claims)).collect();
 
     match (list, open) {
         _ if incomplete => {}
@@ -117,7 +162,31 @@ pub fn auth(main: &Source<'_>, file: &File, listen: &[SocketAddr], overrides: &O
         }
         _ => {}
     }
-    Auth::new(tokens)
+    Auth::new(tokens, claims)
+}
+
+/// Claims of one principal, and bytes of their names and values, that are accepted.
+const CLAIMS: usize = 64;
+const CLAIM_BYTES: usize = 16 << 10;
+
+fn read_claims(main: &Source<'_>, path: &[Step<'_>; 3], written: &Entries<serde_json::Value>, cx: &mut Cx<'_>) -> Claims {
+    let at = [path[0], path[1], path[2], "claims".into()];
+    let mut claims = Claims::new();
+    let mut bytes = 0;
+    for (name, value) in &written.0 {
+        if let Some(fault) = claim_fault(name) {
+            cx.problem(main.doc.key_place(&[&at[..], &[name.as_str().into()]].concat()), fault);
+        }
+        let value = value.to_string();
+        bytes += name.len() + value.len();
+        claims.insert(name.as_str().into(), value.into());
+    }
+    if claims.len() > CLAIMS || bytes > CLAIM_BYTES {
+        let message =
+            format!("{} claims of {bytes} bytes; at most {CLAIMS} of {CLAIM_BYTES} bytes in all are carried for a principal", claims.len());
+        cx.problem(main.doc.key_place(&at), message);
+    }
+    claims
 }
 
 fn token(main: &Source<'_>, path: &[Step<'_>; 3], entry: &TokenFile, cx: &mut Cx<'_>) -> Option<Token> {
@@ -139,19 +208,7 @@ fn token(main: &Source<'_>, path: &[Step<'_>; 3], entry: &TokenFile, cx: &mut Cx
             }
             hash
         }
-        (None, Some(token)) => match token.expose() {
-            text if text.is_empty() || !text.chars().all(|c| c.is_ascii_graphic()) => {
-                let what = if text.is_empty() { "is empty" } else { "holds more than visible ASCII characters, or a space" };
-                cx.problem(at("token"), format!("the token {what}; no client could send it"));
-                None
-            }
-            text => {
-                if text.len() < 16 {
-                    cx.warn(at("token"), "a token of fewer than 16 characters can be guessed; take a longer, random one");
-                }
-                Some(digest(text.as_bytes()))
-            }
-        },
+        (None, Some(token)) => check_token(token.expose(), || at("token"), cx).then(|| digest(token.expose().as_bytes())),
         (Some(_), Some(_)) => {
             cx.problem(main.doc.place(path), "`sha256` and `token` exclude each other; keep one of them");
             None

@@ -6,6 +6,7 @@
 mod backends;
 mod limits;
 mod listen;
+mod policies;
 mod virtual_hosts;
 
 pub use backends::words;
@@ -90,6 +91,7 @@ struct Bounds<T> {
 /// Checks everything and builds the configuration. Meaningful only if no problem was reported.
 pub fn resolve(main: &Source<'_>, file: &File, drafts: Vec<Draft<'_>>, overrides: &Overrides, cx: &mut Cx<'_>) -> Config {
     let (listen, admin) = listen::addresses(main, file, overrides, cx);
+    let admin_token = listen::admin_token(main, file, admin, cx);
     let auth = listen::auth(main, file, &listen, overrides, cx);
     let http = listen::http(main, file, &listen, cx);
     let session = limits::session(main, file, cx);
@@ -97,8 +99,9 @@ pub fn resolve(main: &Source<'_>, file: &File, drafts: Vec<Draft<'_>>, overrides
     let log = limits::log(main, file, cx);
     let shutdown = limits::shutdown(main, file, cx);
     let (backends, places) = backends::backends(drafts, &limits, &listen, cx);
-    let virtual_hosts = virtual_hosts::virtual_hosts(main, file, &backends, &places, cx);
-    Config { listen, admin, backends, virtual_hosts, auth, session, limits, http, log, shutdown }
+    let policy = policies::plane(main, file, cx);
+    let virtual_hosts = virtual_hosts::virtual_hosts(main, file, &policy, &backends, &places, cx);
+    Config { listen, admin, admin_token, backends, virtual_hosts, policy, auth, session, limits, http, log, shutdown }
 }
 
 /// The path relative to the file's directory, unless it is absolute; a `~` is refused where it would be a surprise.

@@ -1,13 +1,12 @@
 //! The endpoints: paths, who stands behind them, aliases and policies. Finds what can never take effect.
 
 use std::collections::HashMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Cx, Source, name_fault, resolve_path};
-use crate::config::file::{AliasFile, File, PolicyFile, VirtualHostFile};
-use crate::config::model::{Alias, AliasKind, Backend, PolicyRef, PolicySource, SHIPPED_POLICIES, VirtualHost};
+use super::policies::default_policies;
+use super::{Cx, Source};
+use crate::config::file::{AliasFile, File, VirtualHostFile};
+use crate::config::model::{Alias, AliasKind, Backend, PolicyConfig, PolicyRef, VirtualHost};
 use crate::config::problem::{Place, suggest};
 use crate::config::source::tree::Step;
 
@@ -16,13 +15,20 @@ const DEFAULT_PATH: &str = "/mcp";
 const MAX_INSTRUCTIONS: usize = 64 << 10;
 
 /// The virtual hosts of the file, or the one that stands for all.
-pub fn virtual_hosts(main: &Source<'_>, file: &File, backends: &[Backend], places: &[Place], cx: &mut Cx<'_>) -> Vec<VirtualHost> {
+pub fn virtual_hosts(
+    main: &Source<'_>,
+    file: &File,
+    plane: &PolicyConfig,
+    backends: &[Backend],
+    places: &[Place],
+    cx: &mut Cx<'_>,
+) -> Vec<VirtualHost> {
     let Some(written) = &file.virtual_hosts else {
         return vec![VirtualHost {
             path: Arc::from(DEFAULT_PATH),
             backends: (0..backends.len()).collect(),
             aliases: Vec::new(),
-            policies: default_policies(),
+            policies: default_policies(plane),
             instructions: None,
         }];
     };
@@ -46,7 +52,7 @@ pub fn virtual_hosts(main: &Source<'_>, file: &File, backends: &[Backend], place
             cx.problem(main.doc.key_place(&at), message);
         }
         let empty = VirtualHostFile::default();
-        let host = Host { main, at, entry: entry.as_ref().unwrap_or(&empty), backends };
+        let host = Host { main, at, entry: entry.as_ref().unwrap_or(&empty), plane, backends };
         let members = host.members(cx);
         members.iter().for_each(|i| used[*i] = true);
         let policies = host.policies(&members, cx);
@@ -61,15 +67,6 @@ pub fn virtual_hosts(main: &Source<'_>, file: &File, backends: &[Backend], place
         }
     }
     hosts
-}
-
-fn shipped(name: &str, config: serde_json::Value, place: Place) -> PolicyRef {
-    PolicyRef { name: name.to_owned(), source: PolicySource::Shipped, config, place }
-}
-
-fn default_policies() -> Vec<PolicyRef> {
-    let one = |name: &&str| shipped(name, serde_json::Value::Null, Place::named("the policies that ship"));
-    SHIPPED_POLICIES.iter().map(one).collect()
 }
 
 /// `/mcp/` and `/mcp` are one endpoint; anything that a client or proxy might rewrite on the way is refused.
@@ -98,26 +95,27 @@ fn normal_path(path: &str) -> Result<String, String> {
     Ok(trimmed.to_owned())
 }
 
-/// One virtual host while it is checked.
-struct Host<'a> {
-    main: &'a Source<'a>,
-    at: [Step<'a>; 2],
-    entry: &'a VirtualHostFile,
+/// One virtual host while it is checked. Its policies are checked in `policies`.
+pub(super) struct Host<'a> {
+    pub main: &'a Source<'a>,
+    pub at: [Step<'a>; 2],
+    pub entry: &'a VirtualHostFile,
+    pub plane: &'a PolicyConfig,
     backends: &'a [Backend],
 }
 
 // === impl Host ===
 
 impl Host<'_> {
-    fn place(&self, rest: &[Step<'_>]) -> Place {
+    pub(super) fn place(&self, rest: &[Step<'_>]) -> Place {
         self.main.doc.place(&[&self.at, rest].concat())
     }
 
-    fn key_place(&self, rest: &[Step<'_>]) -> Place {
+    pub(super) fn key_place(&self, rest: &[Step<'_>]) -> Place {
         self.main.doc.key_place(&[&self.at, rest].concat())
     }
 
-    fn incomplete(&self, rest: &[Step<'_>]) -> bool {
+    pub(super) fn incomplete(&self, rest: &[Step<'_>]) -> bool {
         self.main.doc.incomplete(&[&self.at, rest].concat())
     }
 
@@ -153,70 +151,6 @@ impl Host<'_> {
             }
         }
         members
-    }
-
-    fn policies(&self, members: &[usize], cx: &mut Cx<'_>) -> Vec<PolicyRef> {
-        let Some(entries) = &self.entry.policies else {
-            return default_policies();
-        };
-        let key: Step<'_> = "policies".into();
-        if entries.is_empty() && members.len() > 1 && !self.incomplete(&[key]) {
-            let message = "without a policy the names of several backends would collide; add `namespace`, or remove the key to have `[alias, namespace]`";
-            cx.problem(self.key_place(&[key]), message);
-        }
-        let mut policies: Vec<PolicyRef> = Vec::new();
-        for (i, entry) in entries.iter().enumerate() {
-            let at = [key, i.into()];
-            let (policy, name_at) = match entry {
-                PolicyFile::Shipped(name) => (self.shipped(&at, name, serde_json::Value::Null, cx), self.place(&at)),
-                PolicyFile::Full(full) => {
-                    let name_at = self.place(&[at[0], at[1], "name".into()]);
-                    let config = full.config.clone().unwrap_or_default();
-                    let policy = match &full.component {
-                        None => self.shipped(&[at[0], at[1], "name".into()], &full.name, config, cx),
-                        Some(file) => self.component(&at, &full.name, file, config, cx),
-                    };
-                    (policy, name_at)
-                }
-            };
-            let Some(policy) = policy else { continue };
-            if policies.iter().any(|p| p.name == policy.name) {
-                cx.problem(name_at, format!("there is a policy `{}` in this list already; names are unique", policy.name));
-                continue;
-            }
-            policies.push(policy);
-        }
-        policies
-    }
-
-    fn shipped(&self, at: &[Step<'_>], name: &str, config: serde_json::Value, cx: &mut Cx<'_>) -> Option<PolicyRef> {
-        if SHIPPED_POLICIES.contains(&name) {
-            return Some(shipped(name, config, self.place(at)));
-        }
-        let message = format!(
-            "no policy `{name}` ships with Lockgate (one of your own is {{ name: …, component: ./file.wasm }}); {}",
-            suggest(name, SHIPPED_POLICIES)
-        );
-        cx.problem(self.place(at), message);
-        None
-    }
-
-    fn component(&self, at: &[Step<'_>; 2], name: &str, file: &str, config: serde_json::Value, cx: &mut Cx<'_>) -> Option<PolicyRef> {
-        if SHIPPED_POLICIES.contains(&name) {
-            let message = format!("`{name}` is a policy that ships; give your own another name");
-            cx.problem(self.place(&[at[0], at[1], "name".into()]), message);
-        } else if let Some(fault) = name_fault(name) {
-            cx.problem(self.place(&[at[0], at[1], "name".into()]), fault);
-        }
-        let checked = resolve_path(&self.main.base, file).and_then(|path| check_component(&path, &self.main.base));
-        let place = self.place(&[at[0], at[1], "component".into()]);
-        match checked {
-            Ok(path) => Some(PolicyRef { name: name.to_owned(), source: PolicySource::File(path), config, place }),
-            Err(message) => {
-                cx.problem(place, message);
-                None
-            }
-        }
     }
 
     fn aliases(&self, members: &[usize], policies: &[PolicyRef], cx: &mut Cx<'_>) -> Vec<Alias> {
@@ -300,31 +234,6 @@ fn public_fault(public: &str, kind: AliasKind) -> Option<String> {
     }
     let bad = public.chars().find(|c| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '-'))?;
     Some(format!("{bad:?} cannot be in a public name; use letters, digits, `-` and `_`"))
-}
-
-/// A WASM component begins with this; a core module differs in the last four bytes.
-const COMPONENT: [u8; 8] = *b"\0asm\x0d\0\x01\0";
-
-fn check_component(path: &Path, base: &Path) -> Result<PathBuf, String> {
-    let shown = path.display();
-    let mut head = [0; 8];
-    let read = std::fs::File::open(path).and_then(|mut f| {
-        if f.metadata()?.is_dir() {
-            return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory));
-        }
-        f.read_exact(&mut head)
-    });
-    match read {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            Err(format!("{shown} does not exist; relative paths start at {}", base.display()))
-        }
-        Err(e) if e.kind() != std::io::ErrorKind::UnexpectedEof => Err(format!("{shown} cannot be read: {e}")),
-        Ok(()) if head == COMPONENT => Ok(path.to_owned()),
-        Ok(()) if head.starts_with(b"\0asm") => {
-            Err(format!("{shown} is a core WASM module, not a component; make one of it, for example with `wasm-tools component new`"))
-        }
-        _ => Err(format!("{shown} is not a WASM component")),
-    }
 }
 
 #[cfg(test)]

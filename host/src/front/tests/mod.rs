@@ -10,10 +10,10 @@ use super::{Front, Listener, Server, ServerLimits};
 use crate::config::{self, Config};
 use crate::gateway::{Gateway, Settings};
 use crate::session::streams::ReplayLimits;
-use crate::session::{Principal, RegistryLimits, Session, SessionId, SessionKey, SessionLimits, VirtualHost};
+use crate::session::{LastNames, Principal, RegistryLimits, Session, SessionId, SessionKey, SessionLimits, VirtualHost};
 use crate::telemetry::Metrics;
 use client::{Client, Reply};
-use lockgate_policy::{Chain, Engine, EngineConfig};
+use lockgate_policy::{Chain, Engine, EngineConfig, Live};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,8 +40,9 @@ impl Site {
         let host = |path: &str| VirtualHost {
             path: path.into(),
             backends: Vec::new(),
-            policies: Arc::new(Chain::new(engine.clone(), "/mcp".into(), Vec::new())),
+            policies: Arc::new(Live::new(Arc::new(Chain::new(engine.clone(), path.into(), Vec::new())))),
             instructions: None,
+            last_names: LastNames::default(),
         };
         let settings = Settings {
             idle_timeout: Duration::from_secs(60),
@@ -55,6 +56,7 @@ impl Site {
             },
             initialize_timeout: Duration::from_secs(1),
             list_timeout: Duration::from_secs(1),
+            claims: Default::default(),
         };
         let gateway = Gateway::new(vec![host("/mcp"), host("/other")], settings, Arc::new(Metrics::new(&[]))).unwrap();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "listen").await.unwrap();
