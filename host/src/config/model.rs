@@ -18,7 +18,10 @@ use super::problem::Place;
 use super::secret::Secret;
 
 /// Policies that are part of the binary, by the name that the file uses.
-pub const SHIPPED_POLICIES: &[&str] = &["alias", "namespace"];
+pub const SHIPPED_POLICIES: &[&str] = &["alias", "filter", "namespace", "route"];
+
+/// Those that a virtual host has which names none.
+pub const DEFAULT_POLICIES: &[&str] = &["alias", "namespace"];
 
 /// A valid configuration.
 #[derive(Debug)]
@@ -227,7 +230,7 @@ impl Default for PolicyConfig {
     fn default() -> Self {
         PolicyConfig {
             cache: None,
-            instances: 256,
+            instances: 1024,
             watch: Some(Duration::from_secs(1)),
             probation: Duration::from_secs(60),
             limits: lockgate_policy::Limits::default(),

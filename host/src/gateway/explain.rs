@@ -4,7 +4,7 @@ use super::Gateway;
 use super::resolve::listed;
 use crate::protocol::RpcError;
 use crate::session::{Principal, VirtualHost};
-use lockgate_policy::{BackendState, BackendView, Explanation, Kind, Scratch, SessionView};
+use lockgate_policy::{BackendState, BackendView, Explanation, Kind, Scratch, SessionView, Warm};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -60,6 +60,7 @@ impl Gateway {
             virtual_host: host.path.clone(),
             backends: backends.collect(),
             scratch: Scratch::new(),
+            warm: Warm::new(),
         }
     }
 }

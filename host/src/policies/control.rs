@@ -199,11 +199,11 @@ impl Host {
     }
 
     /// From now on operations begin on this chain.
-    pub fn flip(&self, chain: Arc<Chain>, specs: Arc<[Spec]>) {
+    pub fn flip(&self, chain: Arc<Chain>, specs: Arc<[Spec]>, probation: Duration) {
         let mut state = self.state();
         state.chains.retain(|known| known.chain.strong_count() > 0);
         state.chains.push(Known { generation: chain.generation(), chain: Arc::downgrade(&chain), specs });
-        self.virtual_host.policies.swap(chain);
+        self.virtual_host.policies.swap(chain, probation);
     }
 
     /// What runs stays, though the configuration words it differently.

@@ -5,7 +5,7 @@ use super::control::{Control, Failure, FailureKind, Host};
 use super::load::{Bytecode, Compiled, Loader, Source, Spec, sha256_hex};
 use crate::catalog::Table;
 use bytes::Bytes;
-use lockgate_policy::{Chain, Entry, PolicyError, Scratch, SessionView};
+use lockgate_policy::{Chain, Entry, PolicyError, Scratch, SessionView, Warm};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
@@ -201,7 +201,7 @@ impl Control {
         for (host, chain, specs) in ready {
             let (generation, before) = (chain.generation(), host.virtual_host.policies.generation());
             let policies: Vec<String> = chain.entries().iter().map(|e| format!("{} {}", e.policy().name(), e.policy().version())).collect();
-            host.flip(chain, specs);
+            host.flip(chain, specs, self.config.policy.probation);
             host.note(by, None);
             tracing::info!(virtual_host = %host.path(), generation, before, by, policies = policies.join(", "), "policies swapped");
         }
@@ -225,7 +225,7 @@ impl Control {
         for session in self.gateway.sessions_of(&host.virtual_host) {
             let tables = session.published().tables().clone();
             if tables.iter().any(|table| !table.is_empty()) {
-                samples.push(Sample { view: SessionView { scratch: Scratch::new(), ..session.view() }, tables });
+                samples.push(Sample { view: SessionView { scratch: Scratch::new(), warm: Warm::new(), ..session.view() }, tables });
             }
             if samples.len() == SAMPLES {
                 return samples;

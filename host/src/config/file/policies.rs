@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::config::units::{Size, Time, TimeOrOff};
 
-/// A policy: the name of one that ships (`alias`, `namespace`), or a mapping.
+/// A policy: the name of one that ships (`alias`, `filter`, `namespace`, `route`), or a mapping.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(untagged)]
 pub enum PolicyFile {
@@ -144,8 +144,9 @@ pub struct PlaneFile {
     /// Directory for compiled policies, relative to this file, so that a start need not compile; or `off`. It must belong to the user that the
     /// gateway runs as. Absent: `$XDG_CACHE_HOME/lockgate/policies` or `~/.cache/lockgate/policies`, and `off` where neither is known.
     pub cache: Option<String>,
-    /// Instances of policies that may live at the same time; calls beyond wait, and are refused as overload when they wait too long. 1 to 8000.
-    #[schemars(range(min = 1, max = 8000), extend("default" = 256))]
+    /// Instances of policies that may live at the same time; of them, three in four are kept for busy sessions. Calls beyond take the place of an
+    /// idle one or wait, and are refused as overload when they wait too long. 1 to 8000.
+    #[schemars(range(min = 1, max = 8000), extend("default" = 1024))]
     pub instances: Option<u64>,
     /// How often the files of components are looked at. One that has changed, and then rests for one more look, is swapped in if it passes every
     /// check; if not, what runs stays, and the log says why. 20ms to 1h, or `off`.
