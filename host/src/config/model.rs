@@ -18,7 +18,10 @@ use super::problem::Place;
 use super::secret::Secret;
 
 /// Policies that are part of the binary, by the name that the file uses.
-pub const SHIPPED_POLICIES: &[&str] = &["alias", "namespace"];
+pub const SHIPPED_POLICIES: &[&str] = &["alias", "filter", "namespace", "route"];
+
+/// Those of a virtual host that does not say which it wants, in their order.
+pub const DEFAULT_POLICIES: &[&str] = &["alias", "namespace"];
 
 /// A valid configuration.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::limits::{bytes, count, duration, narrow, size, time};
 use super::virtual_hosts::Host;
 use super::{Cx, Source, name_fault, resolve_path};
 use crate::config::file::{FailFile, File, GrantsFile, OnFail, PolicyEntry, PolicyFile, PolicyLimitsFile};
-use crate::config::model::{PolicyConfig, PolicyRef, PolicySource, SHIPPED_POLICIES};
+use crate::config::model::{DEFAULT_POLICIES, PolicyConfig, PolicyRef, PolicySource, SHIPPED_POLICIES};
 use crate::config::problem::{Place, suggest};
 use crate::config::source::tree::Step;
 
@@ -112,7 +112,7 @@ fn shipped(name: &str, plane: &PolicyConfig, place: Place) -> PolicyRef {
 }
 
 pub fn default_policies(plane: &PolicyConfig) -> Vec<PolicyRef> {
-    SHIPPED_POLICIES.iter().map(|name| shipped(name, plane, Place::named("the policies that ship"))).collect()
+    DEFAULT_POLICIES.iter().map(|name| shipped(name, plane, Place::named("the policies that ship"))).collect()
 }
 
 // === impl Host ===

@@ -18,7 +18,7 @@ fn one_backend_is_enough_and_all_else_has_a_default() {
     let [host] = &config.virtual_hosts[..] else { panic!("{:?}", config.virtual_hosts) };
     assert_eq!((&*host.path, &host.backends[..], host.aliases.len()), ("/mcp", &[0][..], 0));
     let names: Vec<_> = host.policies.iter().map(|p| p.name.as_str()).collect();
-    assert_eq!(names, SHIPPED_POLICIES);
+    assert_eq!(names, DEFAULT_POLICIES);
     let [backend] = &config.backends[..] else { panic!("{:?}", config.backends) };
     assert!(matches!(&backend.target, Target::Http { uri, transport: Transport::Auto, headers }
         if uri == "http://127.0.0.1:9000/mcp" && headers.is_empty()));
