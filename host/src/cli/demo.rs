@@ -6,8 +6,8 @@
 
 mod client;
 mod connect;
-mod page;
-mod setup;
+pub(super) mod page;
+pub(super) mod setup;
 mod tour;
 
 use std::{

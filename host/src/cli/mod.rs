@@ -7,6 +7,7 @@ mod assemble;
 mod check;
 pub mod demo;
 pub mod demo_server;
+mod dev;
 pub mod policy;
 mod prepare;
 mod schema;
@@ -34,6 +35,7 @@ Examples:
   lockgate serve --mcp-servers claude.json       run one for the servers a desktop client lists
   lockgate check --config lockgate.yaml          would `serve` start? If not, every reason
   lockgate schema > lockgate.schema.json         for completion and checks in an editor
+  lockgate policy new my-policy                  write a policy; see `lockgate policy --help`
 
 Environment:
   LOCKGATE_LOG   in place of log.level: debug, or info,lockgate::backend=debug
@@ -62,6 +64,7 @@ enum Command {
     Demo(demo::DemoArgs),
     DemoServer(demo_server::DemoServerArgs),
     Policy(policy::PolicyArgs),
+    Dev(dev::DevArgs),
 }
 
 const SERVE_HELP: &str = "\
@@ -96,6 +99,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => run(demo::run(args)),
         Command::DemoServer(args) => run(demo_server::run(args)),
         Command::Policy(args) => policy::run(args),
+        Command::Dev(args) => run(dev::run(args)),
     };
     finish(outcome)
 }

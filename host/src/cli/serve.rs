@@ -104,6 +104,11 @@ pub async fn start_from(config: Arc<Config>, policies: Policies, sources: Option
 // === impl Running ===
 
 impl Running {
+    /// The policies that run.
+    pub fn policies(&self) -> &Arc<Control> {
+        &self.policies
+    }
+
     /// Waits for SIGTERM or SIGINT, then stops. A second signal ends it at once.
     pub async fn wait(self) -> ExitCode {
         match Signals::new() {

@@ -17,6 +17,8 @@ use crate::config::{parse_duration, parse_size};
 #[derive(Debug)]
 pub struct Fixtures {
     pub path: PathBuf,
+    /// Of the cases that have none of their own.
+    pub config: Value,
     pub grants: Capabilities,
     pub limits: Limits,
     pub cases: Vec<Case>,
@@ -143,7 +145,7 @@ impl Fixtures {
         let Grants { claims, every_call, clock, random } = file.grants;
         let grants = Capabilities { claims: claims.into_iter().collect(), every_call, clock, random };
         let limits = limits(&file.limits)?;
-        Ok(Fixtures { path, grants, limits, cases, text })
+        Ok(Fixtures { path, config: file.config, grants, limits, cases, text })
     }
 
     /// The text with the answers in place of the expectations; what a case expects already is left as it is written.

@@ -3,20 +3,27 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use lockgate_policy::component::{self, Shape};
-use lockgate_policy::{Manifest, Policy, Terms};
+use lockgate_policy::{Capabilities, Engine, Entry, Failing, Manifest, Policy, Terms};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::component::{Component, all_wanted, engine, grouped, words};
+use crate::config::{self, Config, PolicyRef, PolicySource, Sources, VirtualHost};
 
 /// Show what a component is, what it wants, and whether it loads
 #[derive(Debug, clap::Args)]
 pub struct InspectArgs {
     /// The component; a folder with a policy crate, which is built first; or the name of a policy that ships
     file: PathBuf,
+
+    /// Show what this configuration grants it, and whether it loads there
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
 
     /// Print JSON
     #[arg(long)]
@@ -33,31 +40,90 @@ pub struct Facts {
     pub digest: String,
 }
 
+/// On what terms a component is loaded, and how that went.
+struct Loaded {
+    /// `/mcp`, or that it is granted all that it wants.
+    place: String,
+    grants: Capabilities,
+    took: Duration,
+    refused: Option<String>,
+}
+
 /// Prints the facts. Exit code 1 if it does not load.
 pub fn run(args: InspectArgs) -> anyhow::Result<ExitCode> {
     let component = Component::find(&args.file)?;
     let facts = Facts::of(&component.bytes, Some(component.manifest()?))?;
-    let terms = Terms { grants: all_wanted(&facts.manifest), ..Terms::default() };
     let engine = engine()?;
-    let started = Instant::now();
-    let loaded = Policy::load(&engine, &component.name, component.code(), &terms);
-    let took = started.elapsed();
-    if args.json {
-        let mut all = facts.json();
-        all["loads"] = json!(loaded.is_ok());
-        match &loaded {
-            Ok(_) => all["load_ms"] = json!(took.as_millis() as u64),
-            Err(error) => all["error"] = json!(error.to_string()),
+    let mut all = Vec::new();
+    match &args.config {
+        None => {
+            let terms = Terms { grants: all_wanted(&facts.manifest), ..Terms::default() };
+            all.push(load(&engine, &component, "if it is granted what it wants".to_owned(), &terms, None));
         }
-        println!("{all:#}");
-    } else {
-        print!("{facts}");
-        match &loaded {
-            Ok(_) => println!("loads       yes, in {} ms, if it is granted what it wants", took.as_millis()),
-            Err(error) => println!("loads       no: {error}"),
+        Some(file) => {
+            let sources = Sources { config: Some(file.clone()), ..Sources::default() };
+            let config = config::load(&sources)?.config;
+            for (path, policy) in uses(&config, &component) {
+                // The aliases of a virtual host are made into a configuration when it starts.
+                let setting = (policy.source != PolicySource::Shipped || policy.name != "alias").then(|| policy.config.to_string());
+                all.push(load(&engine, &component, format!("at {path}"), &policy.terms, setting));
+            }
+            if all.is_empty() {
+                bail!("{} does not use {}", file.display(), args.file.display());
+            }
         }
     }
-    Ok(if loaded.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if args.json {
+        let mut json = facts.json();
+        json["loads"] = all.iter().map(Loaded::json).collect();
+        println!("{json:#}");
+    } else {
+        print!("{facts}");
+        for loaded in &all {
+            if args.config.is_some() {
+                println!("granted     {}: {}", loaded.place, words(&loaded.grants));
+            }
+            match &loaded.refused {
+                None => println!("loads       yes, {}, in {} ms", loaded.place, loaded.took.as_millis()),
+                Some(why) => println!("loads       no, {}: {why}", loaded.place),
+            }
+        }
+    }
+    Ok(if all.iter().all(|l| l.refused.is_none()) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Where a configuration uses the component, by its file or, if it ships, by its name.
+fn uses<'a>(config: &'a Config, component: &Component) -> Vec<(&'a str, &'a PolicyRef)> {
+    let file = component.file.as_ref().and_then(|file| file.canonicalize().ok());
+    let is_this = |policy: &PolicyRef| match &policy.source {
+        PolicySource::Shipped => file.is_none() && policy.name == component.name,
+        PolicySource::File(path) => file.is_some() && path.canonicalize().ok() == file,
+    };
+    let of = |host: &'a VirtualHost| host.policies.iter().filter(|p| is_this(p)).map(|p| (&*host.path, p));
+    config.virtual_hosts.iter().flat_map(of).collect()
+}
+
+fn load(engine: &Arc<Engine>, component: &Component, place: String, terms: &Terms, setting: Option<String>) -> Loaded {
+    let started = Instant::now();
+    let loaded = Policy::load(engine, &component.name, component.code(), terms);
+    let took = started.elapsed();
+    let fits = loaded.and_then(|policy| match setting {
+        Some(setting) => Entry::new(policy, setting, Failing::default()).map(drop),
+        None => Ok(()),
+    });
+    Loaded { place, grants: terms.grants.clone(), took, refused: fits.err().map(|e| e.to_string()) }
+}
+
+impl Loaded {
+    fn json(&self) -> Value {
+        json!({
+            "place": self.place,
+            "granted": words(&self.grants),
+            "ms": self.took.as_millis() as u64,
+            "ok": self.refused.is_none(),
+            "error": self.refused,
+        })
+    }
 }
 
 // === impl Facts ===

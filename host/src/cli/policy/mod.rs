@@ -5,13 +5,13 @@
 
 pub mod admin;
 pub mod build;
-mod component;
+pub mod component;
 mod explain;
-mod fixture;
+pub mod fixture;
 mod inspect;
 mod list;
 mod new;
-mod swap;
+pub mod swap;
 mod test;
 
 use std::path::PathBuf;
