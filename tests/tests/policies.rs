@@ -106,7 +106,7 @@ async fn a_session_that_a_policy_refuses_never_was() {
 #[tokio::test]
 async fn a_swap_changes_names_the_client_is_told_and_what_it_was_given_before_goes_on_working() {
     let (folder, backend) = (Folder::new("policies"), Backend::with_tools("b", &["t"]).await);
-    let (gateway, session, mut stream) = named(&folder, &backend, "").await;
+    let (gateway, session, mut stream) = named(&folder, &backend, "policy: { probation: 0 }\n").await;
     let before = gateway.policies("/mcp").await;
     let (status, answer) = push(&gateway, "names", guests::version(guests::naming("two"), "2.0")).await;
     assert_eq!(status, 200, "{answer}");
@@ -189,6 +189,36 @@ async fn a_component_that_is_no_good_is_refused_with_the_reason_and_the_old_one_
     assert!(status == 422 && answer["error"].as_str().is_some_and(|e| e.contains("was asked for")), "{answer}");
     let (status, answer) = gateway.admin_post("/policies/names", &[], vec![0; (4 << 20) + 1]).await;
     assert!(status == 413 && answer["error"].as_str().is_some_and(|e| e.contains("limits.component")), "{answer}");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_policy_that_keeps_failing_after_its_swap_goes_back_to_the_one_before() {
+    let (folder, backend) = (Folder::new("policies"), Backend::with_tools("b", &["t"]).await);
+    let gateway = gateway(&folder, &[("b", &backend)], &[("names", &guests::naming("one"))], "").await;
+    let before = gateway.policies("/mcp").await["generation"].clone();
+    // Nobody has listed a tool yet, so that the trial does not show what is wrong.
+    assert_eq!(push(&gateway, "names", guests::choking()).await.0, 200);
+    let status = gateway.policies("/mcp").await;
+    assert_eq!((&status["probation"]["previous"], &status["trips"]), (&before, &json!(0)));
+    let session = gateway.initialize().await;
+    let mut failed = 0;
+    while gateway.policies("/mcp").await["generation"] != before {
+        let answer = session.ask("tools/list", json!({})).await;
+        assert_eq!(answer.error()["code"], -31005, "{}", answer.raw);
+        failed += 1;
+        assert!(failed <= 8, "it does not go back");
+    }
+    assert_eq!(session.names("tools/list", "tools").await, ["one"]);
+    let status = gateway.policies("/mcp").await;
+    assert_eq!((&status["last_swap"]["by"], &status["last_swap"]["outcome"]), (&json!("probation"), &json!("went-back")));
+    assert!(status["last_swap"]["reason"].as_str().is_some_and(|reason| reason.contains("names")), "{status}");
+    for (metric, value) in [("lockgate_policy_trips_total", 1.0), ("lockgate_policy_generations_live", 1.0)] {
+        assert_eq!(gateway.metric(metric).await, value, "{metric}");
+    }
+    assert_eq!(json!(gateway.metric("lockgate_policy_generation").await as u64), before);
+    let (_, metrics) = gateway.admin("/metrics").await;
+    assert!(metrics.contains(r#"hook="namespace.expose",outcome="trap"} "#), "{metrics}");
     gateway.stop().await;
 }
 
@@ -321,6 +351,32 @@ async fn explain_says_what_a_name_leads_to_and_who_decided() {
 }
 
 #[tokio::test]
+async fn claims_of_a_principal_decide_as_far_as_they_are_granted() {
+    let backend = Backend::builder("b").tool("t").tool("u").start().await;
+    let rule = r#"{ things: "b/t", who: { claims: { team: [ops] } }, do: deny, reason: "not for ops", listed: true }"#;
+    let hosts = format!(
+        "virtual_hosts:\n  /granted: {{ policies: [{{ name: filter, config: {{ rules: [{rule}] }}, grants: {{ claims: [team] }} }}] }}\n  /blind: {{ policies: [{{ name: filter, config: {{ rules: [{rule}] }} }}] }}\n"
+    );
+    let token = |name: &str, team: &str| format!("{{ principal: {name}, token: token-of-{name}-0001, claims: {{ team: {team} }} }}");
+    let auth = format!("auth: {{ tokens: [{}, {}] }}\n", token("ann", "docs"), token("bob", "ops"));
+    let gateway = Gateway::start(&format!("{}{auth}{hosts}", http_backends(&[("b", &backend.url())]))).await;
+    let call = json!({ "name": "t", "arguments": {} });
+    let at = |path: &str, name: &str| gateway.at(path).with_bearer(&format!("token-of-{name}-0001"));
+    let (ann, bob) = (at("/granted", "ann").initialize().await, at("/granted", "bob").initialize().await);
+    ann.result("tools/call", call.clone()).await;
+    let error = bob.error("tools/call", call.clone()).await;
+    assert_eq!((&error["code"], &error["data"]["reason"]), (&json!(-31010), &json!("not for ops")));
+    assert_eq!(backend.seen_of("tools/call").len(), 1);
+    // The same rule, but the claim is not for this policy to see.
+    at("/blind", "bob").initialize().await.result("tools/call", call).await;
+    // Also for who has no session: what the configuration says of the principal counts.
+    let (_, text) = gateway.admin("/policies/explain?virtual_host=/granted&principal=bob&kind=tool&name=t").await;
+    let told: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(told["end"]["is"], "refused", "{told}");
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn a_web_page_or_a_stranger_changes_nothing() {
     let (folder, backend) = (Folder::new("policies"), Backend::with_tools("b", &["t"]).await);
     let token = "a-token-of-operators-1";
@@ -352,7 +408,7 @@ async fn a_web_page_or_a_stranger_changes_nothing() {
 #[tokio::test]
 async fn calls_go_on_while_policies_are_swapped_under_them() {
     let (folder, backend) = (Folder::new("policies"), Backend::with_tools("b", &["t"]).await);
-    let (gateway, session, _stream) = named(&folder, &backend, "").await;
+    let (gateway, session, _stream) = named(&folder, &backend, "policy: { probation: 0 }\n").await;
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let mut callers = Vec::new();
     for _ in 0..4 {

@@ -208,51 +208,13 @@ impl Table {
         self.lock().shelves.get(backend).is_some_and(|shelf| shelf.complete)
     }
 
-    /// Pages that replace what is known: so that names that are gone do not count as shared.
-    pub fn forget(&self, backend: usize) {
-        self.lock().forget(backend);
-    }
-
-    /// Notes the items of a page and their public names; `complete`: this was the last page.
-    /// Answers the positions of items whose public name belongs to something else already: those are not published.
-    pub fn record(&self, backend: usize, complete: bool, items: impl IntoIterator<Item = (Listing, Option<Arc<str>>)>) -> Vec<usize> {
+    /// Notes what is listed with its public names, all at once: nobody finds a name missing that is only being renewed.
+    /// Answers for each list the positions of items whose public name belongs to something else already: those are not published.
+    pub fn record(&self, lists: &[(&Listed, &[Option<Arc<str>>])]) -> Vec<Vec<usize>> {
         let mut inner = self.lock();
         inner.changed();
-        let mut taken = Vec::new();
-        let before = inner.shelf(backend).items.len();
-        for (at, (listing, mut public)) in items.into_iter().enumerate() {
-            if inner.count >= ITEMS {
-                tracing::warn!(backend, limit = ITEMS, "more items are listed than a session remembers");
-                return taken;
-            }
-            let item = inner.shelf(backend).by_name.get(&listing.name).copied();
-            if public.is_none() && item.is_some_and(|item| item as usize >= before) {
-                // Listed twice in this page: the first one counts.
-                continue;
-            }
-            let owner = public.as_ref().and_then(|public| inner.by_public.get(public));
-            if owner.is_some_and(|owner| owner.backend as usize != backend || Some(owner.item) != item) {
-                taken.push(at);
-                public = None;
-            }
-            let item = match item {
-                Some(item) => {
-                    inner.unpublish(backend, item);
-                    inner.shelf(backend).items[item as usize] = Known { name: listing.name, title: listing.title, public: public.clone() };
-                    item
-                }
-                None => {
-                    inner.count += 1;
-                    inner.shelf(backend).push(listing, public.clone())
-                }
-            };
-            if let Some(public) = public {
-                // Both are far below 2^32.
-                inner.by_public.insert(public, Place { backend: backend as u32, item, routed: None });
-            }
-        }
-        inner.shelf(backend).complete = complete;
-        taken
+        lists.iter().filter(|(list, _)| list.first).for_each(|(list, _)| inner.forget(list.backend));
+        lists.iter().map(|(list, names)| inner.record(list, names)).collect()
     }
 
     /// What a backend lists has changed: names stay callable, the next miss reads the list again.
@@ -287,8 +249,8 @@ impl Table {
         (lists, inner.shelves.iter().flat_map(|s| &s.items).map(|known| known.public.clone()).collect())
     }
 
-    /// Names that more than one backend lists, among `known` and what the table has.
-    pub fn shared<'a>(&self, known: impl Iterator<Item = (usize, &'a str)>) -> HashSet<String> {
+    /// Names that more than one backend lists, among `known` and what the table has of backends for which `counts` holds.
+    pub fn shared<'a>(&self, known: impl Iterator<Item = (usize, &'a str)>, counts: impl Fn(usize) -> bool) -> HashSet<String> {
         let mut first: HashMap<String, usize> = HashMap::new();
         let mut shared = HashSet::new();
         let mut see = |backend: usize, name: &str| match first.get(name) {
@@ -303,7 +265,7 @@ impl Table {
         for (backend, name) in known {
             see(backend, name);
         }
-        for (backend, shelf) in self.lock().shelves.iter().enumerate() {
+        for (backend, shelf) in self.lock().shelves.iter().enumerate().filter(|(backend, _)| counts(*backend)) {
             shelf.items.iter().for_each(|item| see(backend, &item.name));
         }
         shared
@@ -313,6 +275,46 @@ impl Table {
 impl Inner {
     fn changed(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
+    }
+
+    fn record(&mut self, list: &Listed, names: &[Option<Arc<str>>]) -> Vec<usize> {
+        let backend = list.backend;
+        let before = self.shelf(backend).items.len();
+        let mut taken = Vec::new();
+        for (at, (listing, public)) in list.items.iter().zip(names).enumerate() {
+            if self.count >= ITEMS {
+                tracing::warn!(backend, limit = ITEMS, "more items are listed than a session remembers");
+                return taken;
+            }
+            let mut public = public.clone();
+            let item = self.shelf(backend).by_name.get(&listing.name).copied();
+            if public.is_none() && item.is_some_and(|item| item as usize >= before) {
+                // Listed twice in this page: the first one counts.
+                continue;
+            }
+            let owner = public.as_ref().and_then(|public| self.by_public.get(public));
+            if owner.is_some_and(|owner| owner.backend as usize != backend || Some(owner.item) != item) {
+                taken.push(at);
+                public = None;
+            }
+            let item = match item {
+                Some(item) => {
+                    self.unpublish(backend, item);
+                    self.shelf(backend).items[item as usize] = Known::new(listing, public.clone());
+                    item
+                }
+                None => {
+                    self.count += 1;
+                    self.shelf(backend).push(Known::new(listing, public.clone()))
+                }
+            };
+            if let Some(public) = public {
+                // Both are far below 2^32.
+                self.by_public.insert(public, Place { backend: backend as u32, item, routed: None });
+            }
+        }
+        self.shelf(backend).complete = list.complete;
+        taken
     }
 
     fn shelf(&mut self, backend: usize) -> &mut Shelf {
@@ -351,12 +353,18 @@ impl Inner {
 }
 
 impl Shelf {
-    fn push(&mut self, listing: Listing, public: Option<Arc<str>>) -> u32 {
+    fn push(&mut self, known: Known) -> u32 {
         // At most `ITEMS`.
         let item = self.items.len() as u32;
-        self.by_name.insert(listing.name.clone(), item);
-        self.items.push(Known { name: listing.name, title: listing.title, public });
+        self.by_name.insert(known.name.clone(), item);
+        self.items.push(known);
         item
+    }
+}
+
+impl Known {
+    fn new(listing: &Listing, public: Option<Arc<str>>) -> Self {
+        Known { name: listing.name.clone(), title: listing.title.clone(), public }
     }
 }
 
@@ -374,27 +382,27 @@ pub(super) fn index(kind: Kind) -> usize {
 mod tests {
     use super::*;
 
-    fn pair(name: &str, public: Option<&str>) -> (Listing, Option<Arc<str>>) {
-        (Listing::new(name.into(), None), public.map(Into::into))
-    }
-
     fn target(backend: usize, name: &str) -> Target {
         Target { backend, name: name.into() }
+    }
+
+    /// Records a page; `first`: it replaces what was known.
+    fn record(table: &Table, backend: usize, (first, complete): (bool, bool), items: &[(&str, Option<&str>)]) -> Vec<usize> {
+        let listings = items.iter().map(|(name, _)| Listing::new((*name).into(), None)).collect();
+        let names: Vec<Option<Arc<str>>> = items.iter().map(|(_, public)| public.map(Into::into)).collect();
+        table.record(&[(&Listed { backend, first, complete, items: listings }, &names)]).remove(0)
     }
 
     #[test]
     fn the_first_page_replaces_later_ones_add() {
         let names = Table::default();
-        names.record(0, false, [pair("x", Some("a__x"))]);
-        names.record(0, true, [pair("y", Some("a__y")), pair("z", None)]);
+        record(&names, 0, (true, false), &[("x", Some("a__x"))]);
+        record(&names, 0, (false, true), &[("y", Some("a__y")), ("z", None)]);
         assert!(names.is_complete(0));
         assert_eq!(names.find("a__x").unwrap().target, target(0, "x"));
-        assert_eq!(
-            (names.shows(&target(0, "y")), names.shows(&target(0, "z")), names.shows(&target(1, "z"))),
-            (Some(true), Some(false), None)
-        );
-        names.forget(0);
-        names.record(0, true, [pair("y", Some("why"))]);
+        let shown = ["y", "z"].map(|name| names.shows(&target(0, name)));
+        assert_eq!((shown, names.shows(&target(1, "z"))), ([Some(true), Some(false)], None));
+        record(&names, 0, (true, true), &[("y", Some("why"))]);
         assert_eq!(names.find("a__x"), None);
         assert_eq!(names.find("a__y"), None);
         assert_eq!(&*names.find("why").unwrap().target.name, "y");
@@ -406,27 +414,28 @@ mod tests {
     #[test]
     fn a_name_is_shared_when_two_backends_have_it() {
         let names = Table::default();
-        names.record(0, true, [pair("info://x", Some("info://x")), pair("info://y", None)]);
-        let shared = names.shared([(1, "info://x"), (1, "info://z"), (0, "info://y")].into_iter());
+        record(&names, 0, (true, true), &[("info://x", Some("info://x")), ("info://y", None)]);
+        let shared = names.shared([(1, "info://x"), (1, "info://z"), (0, "info://y")].into_iter(), |_| true);
         assert_eq!(shared, HashSet::from(["info://x".to_owned()]));
+        assert!(names.shared([(1, "info://x")].into_iter(), |backend| backend != 0).is_empty(), "it is about to be replaced");
     }
 
     #[test]
     fn a_name_belongs_to_one_thing_and_moves_only_with_it() {
         let names = Table::default();
-        assert!(names.record(0, true, [pair("x", Some("n")), pair("x", None)]).is_empty());
-        assert_eq!(names.record(1, true, [pair("y", Some("n"))]), [0]);
+        assert!(record(&names, 0, (true, true), &[("x", Some("n")), ("x", None)]).is_empty());
+        assert_eq!(record(&names, 1, (true, true), &[("y", Some("n"))]), [0]);
         assert_eq!(names.find("n").unwrap().target, target(0, "x"));
-        names.record(0, true, [pair("x", Some("m"))]);
+        record(&names, 0, (false, true), &[("x", Some("m"))]);
         assert_eq!(names.find("n"), None);
-        assert!(names.record(1, true, [pair("y", Some("n"))]).is_empty());
+        assert!(record(&names, 1, (false, true), &[("y", Some("n"))]).is_empty());
         assert_eq!(names.find("n").unwrap().target, target(1, "y"));
     }
 
     #[test]
     fn what_a_router_said_is_kept_until_something_changes() {
         let names = Table::default();
-        names.record(0, true, [pair("x", Some("n"))]);
+        record(&names, 0, (true, true), &[("x", Some("n"))]);
         let found = names.find("n").unwrap();
         assert_eq!(found.routed, None);
         let routed = Routed::To(target(1, "y"));
@@ -441,18 +450,24 @@ mod tests {
     #[test]
     fn a_successor_is_made_of_the_stock_and_follows_what_changed_meanwhile() {
         let old = Table::default();
-        old.record(1, true, [(Listing::new("b".into(), Some("B")), Some("b".into())), pair("a", None)]);
+        record(&old, 1, (true, true), &[("b", Some("b")), ("a", None)]);
         let (lists, names) = old.stock();
         assert_eq!(names, [Some("b".into()), None]);
         assert_eq!(lists.iter().map(|l| l.items.len()).collect::<Vec<_>>(), [0, 2]);
-        assert_eq!(lists[1].items[0].title.as_deref(), Some("B"));
         let new = Table::default();
-        for list in lists {
-            new.record(list.backend, list.complete, list.items.into_iter().map(|item| (item, None)));
+        for list in &lists {
+            new.record(&[(list, &vec![None; list.items.len()])]);
         }
         assert!(new.is_complete(1) && !new.is_complete(0));
         old.changed(1);
         new.follow(&old);
         assert!(!new.is_complete(1));
+    }
+
+    #[test]
+    fn of_a_title_as_much_is_kept_as_policies_are_shown() {
+        let long = "é".repeat(200);
+        assert_eq!(Listing::new("n".into(), Some(&long)).title.unwrap().len(), TITLE);
+        assert_eq!(Listing::new("n".into(), Some("T")).title.as_deref(), Some("T"));
     }
 }

@@ -58,7 +58,7 @@ impl Published {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Listing;
+    use crate::catalog::{Listed, Listing};
     use lockgate_policy::{Engine, EngineConfig};
 
     #[test]
@@ -67,7 +67,8 @@ mod tests {
         let chain = || Arc::new(Chain::new(engine.clone(), "/mcp".into(), Vec::new()));
         let tables = |name: &str| {
             let tables: [Arc<Table>; 4] = Default::default();
-            tables[0].record(0, true, [(Listing::new("x".into(), None), Some(name.into()))]);
+            let list = Listed { backend: 0, first: true, complete: true, items: vec![Listing::new("x".into(), None)] };
+            tables[0].record(&[(&list, &[Some(name.into())])]);
             tables
         };
         let first = Published::new(chain()).succeed(chain(), tables("first"));

@@ -36,7 +36,7 @@ impl Policies {
 /// The gateway of a configuration, with its policies.
 pub fn gateway(config: &Config, policies: &Policies) -> anyhow::Result<Arc<Gateway>> {
     let names: Vec<Arc<str>> = config.backends.iter().map(|b| b.name.clone()).collect();
-    let metrics = Arc::new(Metrics::new(&names));
+    let metrics = Arc::new(Metrics::with_policies(&names, policies.0.metrics().clone()));
     let client = HttpClient::new();
     let backends = config.backends.iter().map(|b| describe(config, b, &client).map(Arc::new)).collect::<anyhow::Result<Vec<_>>>()?;
     let host = |(host, chain): (&VirtualHost, &Arc<Chain>)| session::VirtualHost {

@@ -134,7 +134,10 @@ fn refuse(problems: &Problems) -> ExitCode {
 
 fn run(command: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(command)
+    let outcome = runtime.block_on(command);
+    // A policy that is being compiled cannot be broken off, and nobody waits for it any more.
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    outcome
 }
 
 fn finish(outcome: anyhow::Result<ExitCode>) -> ExitCode {

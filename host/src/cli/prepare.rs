@@ -53,7 +53,9 @@ pub fn prepare(flags: &Flags) -> Result<Prepared, Problems> {
         mcp_servers: flags.mcp_servers.clone(),
         overrides: Overrides { listen: flags.listen.clone(), admin: flags.admin },
     };
-    let loaded = config::load(&sources)?;
+    let mut loaded = config::load(&sources)?;
+    // `policy compile-component` of this very program.
+    loaded.config.policy.compiler = std::env::current_exe().ok();
     let policies = Policies::load(&loaded.config)?;
     Ok(Prepared { config: Arc::new(loaded.config), policies, warnings: loaded.warnings, files: loaded.files, sources })
 }

@@ -48,3 +48,55 @@ pub fn restart_keys(running: &Config, new: &Config) -> Vec<String> {
 fn names<'a>(config: &'a Config, host: &VirtualHost) -> Vec<&'a str> {
     host.backends.iter().filter_map(|i| config.backends.get(*i)).map(|b| &*b.name).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load_text;
+
+    fn keys(before: &str, after: &str) -> Vec<String> {
+        let load = |text: &str| load_text("test", text).unwrap_or_else(|problems| panic!("{problems}")).config;
+        restart_keys(&load(before), &load(after))
+    }
+
+    const PLAIN: &str = "backends: { a: { url: http://127.0.0.1:1/mcp }, b: { url: http://127.0.0.1:2/mcp } }\n";
+
+    #[test]
+    fn what_policies_say_needs_no_restart() {
+        let policies = |alias: &str, more: &str| format!("{PLAIN}virtual_hosts: {{ /mcp: {{ aliases: {{ {alias}: a/t }}{more} }} }}\n");
+        let after = policies("y", ", policies: [alias, { name: filter, fail: open, limits: { state: 1KiB } }, namespace]");
+        assert_eq!(keys(&policies("x", ""), &after), [""; 0]);
+        assert_eq!(keys(PLAIN, &format!("{PLAIN}policy: {{ limits: {{ output: 2MiB }} }}\n")), [""; 0]);
+    }
+
+    #[test]
+    fn everything_else_is_named_by_its_key() {
+        let after = "listen: 127.0.0.1:9\nadmin: off\nadmin_token: 0123456789abcdef\nbackends: { a: { url: http://127.0.0.1:9/mcp }, c: { url: http://127.0.0.1:2/mcp } }\nvirtual_hosts: { /mcp: { instructions: x }, /other: { backends: [c] } }\npolicy: { cache: off, instances: 7, watch: off, probation: 0 }\nauth: { tokens: [{ principal: a, token: 0123456789abcdef }] }\nsession: { idle_timeout: 1s }\nlimits: { in_flight: 1 }\nhttp: { allowed_hosts: [x] }\nlog: { format: json }\nshutdown: { grace: 1s }\n";
+        let mut found = keys(&format!("{PLAIN}policy: {{ cache: ./elsewhere }}\n"), after);
+        let mut expected = [
+            "listen",
+            "admin",
+            "admin_token",
+            "backends.a",
+            "backends.b",
+            "backends.c",
+            "virtual_hosts./mcp.backends",
+            "virtual_hosts./mcp.instructions",
+            "virtual_hosts./other",
+            "policy.cache",
+            "policy.instances",
+            "policy.watch",
+            "policy.probation",
+            "auth",
+            "session",
+            "limits",
+            "http",
+            "log",
+            "shutdown",
+        ];
+        found.sort();
+        expected.sort_unstable();
+        assert_eq!(found, expected);
+        assert_eq!(keys(after, after), [""; 0]);
+    }
+}

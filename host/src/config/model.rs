@@ -157,6 +157,8 @@ pub enum PolicySource {
 pub struct PolicyConfig {
     /// Where compiled policies are kept; `None`: nowhere.
     pub cache: Option<PathBuf>,
+    /// The program that compiles large components in a process of its own. Not of the file: it is the program that runs.
+    pub compiler: Option<PathBuf>,
     pub instances: u32,
     /// How often files of components are looked at; `None`: never.
     pub watch: Option<Duration>,
@@ -230,6 +232,7 @@ impl Default for PolicyConfig {
     fn default() -> Self {
         PolicyConfig {
             cache: None,
+            compiler: None,
             instances: 1024,
             watch: Some(Duration::from_secs(1)),
             probation: Duration::from_secs(60),

@@ -165,9 +165,6 @@ impl Gateway {
         let _turn = self.turn(session).await?;
         let at = self.renewed(session).await;
         let table = at.table(kind);
-        for list in listed.iter().filter(|l| l.first) {
-            table.forget(list.backend);
-        }
         let names = name(&session.host, &session.view(), at.chain(), kind, table, listed).await.map_err(|e| policy_failed(&e))?;
         Ok((at, names))
     }
@@ -182,7 +179,10 @@ async fn name(
     table: &Table,
     listed: &[Listed],
 ) -> Result<Vec<Vec<Option<Arc<str>>>>, PolicyError> {
-    let shared = table.shared(listed.iter().flat_map(|l| l.items.iter().map(move |item| (l.backend, &*item.name))));
+    // What these pages replace does not count: names that are gone are not shared.
+    let replaced = |backend: usize| listed.iter().any(|l| l.first && l.backend == backend);
+    let known = listed.iter().flat_map(|l| l.items.iter().map(move |item| (l.backend, &*item.name)));
+    let shared = table.shared(known, |backend| !replaced(backend));
     let heads: Vec<ItemHead<'_>> = listed
         .iter()
         .flat_map(|l| {
@@ -197,20 +197,17 @@ async fn name(
         .collect();
     let published = chain.publish(view, kind, &heads).await?;
     let mut published = published.into_iter();
-    Ok(listed
-        .iter()
-        .map(|list| {
-            let mut names: Vec<Option<Arc<str>>> =
-                list.items.iter().map(|item| Some(same(&item.name, published.next().flatten()?))).collect();
-            let pairs = list.items.iter().cloned().zip(names.iter().cloned());
-            // A page was checked in itself by the policy plane; a name that an earlier page gave to something else is checked here.
-            for at in table.record(list.backend, list.complete, pairs) {
-                tracing::warn!(virtual_host = %host.path, backend = %host.backends[list.backend].name, name = ?names[at], "left out of a list: its public name is taken");
-                names[at] = None;
-            }
-            names
-        })
-        .collect())
+    let mut names: Vec<Vec<Option<Arc<str>>>> =
+        listed.iter().map(|list| list.items.iter().map(|item| Some(same(&item.name, published.next().flatten()?))).collect()).collect();
+    let pairs: Vec<_> = listed.iter().zip(&names).map(|(list, names)| (list, names.as_slice())).collect();
+    // A page was checked in itself by the policy plane; a name that an earlier page gave to something else is checked here.
+    for (taken, (list, names)) in table.record(&pairs).into_iter().zip(listed.iter().zip(&mut names)) {
+        for at in taken {
+            tracing::warn!(virtual_host = %host.path, backend = %host.backends[list.backend].name, name = ?names[at], "left out of a list: its public name is taken");
+            names[at] = None;
+        }
+    }
+    Ok(names)
 }
 
 /// What another chain makes of what a table knows, and whether that is news for the client.
@@ -218,9 +215,7 @@ async fn rename(session: &Session, view: &SessionView, chain: &Chain, kind: Kind
     let (lists, before) = old.stock();
     let new = Table::default();
     if before.is_empty() {
-        for list in lists {
-            new.record(list.backend, list.complete, []);
-        }
+        new.record(&lists.iter().map(|list| (list, &[][..])).collect::<Vec<_>>());
         return (new, old.is_lost());
     }
     match name(&session.host, view, chain, kind, &new, &lists).await {

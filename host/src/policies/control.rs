@@ -5,11 +5,13 @@ use super::status::Kept;
 use crate::config::{Config, Sources};
 use crate::gateway::Gateway;
 use crate::session::VirtualHost;
+use crate::telemetry::Metrics;
+use crate::telemetry::metrics::PolicySwap;
 use lockgate_policy::{Chain, Engine};
 use serde::Serialize;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,6 +21,9 @@ const QUEUE: usize = 8;
 
 /// How long a change waits for its turn.
 const WAIT: Duration = Duration::from_secs(60);
+
+/// Between two looks at what has to be done now and then.
+const ROUND: Duration = Duration::from_secs(1);
 
 /// The policies of a running gateway. Cheap to share.
 pub struct Control {
@@ -115,8 +120,37 @@ impl Control {
             tasks: TaskTracker::new(),
             stopped: CancellationToken::new(),
         });
+        let live = control.hosts.iter().map(|host| (host.path().clone(), host.virtual_host.policies.clone()));
+        control.gateway.metrics().policies.watch(live.collect());
         control.start_watching();
+        control.start_keeping();
         control
+    }
+
+    /// What has to be done now and then: probations end, idle instances go, and sessions hear of it when policies went back by themselves.
+    fn start_keeping(self: &Arc<Self>) {
+        let (control, stopped) = (Arc::downgrade(self), self.stopped.clone());
+        self.tasks.spawn(async move {
+            let mut seen: Vec<u64> = Vec::new();
+            let keep = async {
+                loop {
+                    tokio::time::sleep(ROUND).await;
+                    let Some(control) = control.upgrade() else { return };
+                    control.hosts.iter().for_each(|host| host.virtual_host.policies.settle(Instant::now()));
+                    control.engine.sweep();
+                    let now: Vec<u64> = control.hosts.iter().map(|host| host.virtual_host.policies.generation()).collect();
+                    if now != seen {
+                        seen = now;
+                        control.gateway.policies_swapped();
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stopped.cancelled() => {}
+                () = keep => {}
+            }
+        });
     }
 
     pub fn gateway(&self) -> &Arc<Gateway> {
@@ -214,7 +248,8 @@ impl Host {
         }
     }
 
-    pub fn note(&self, by: &'static str, refused: Option<String>) {
+    pub fn note(&self, metrics: &Metrics, by: &'static str, refused: Option<String>) {
+        metrics.policy_swaps_total.inc(if refused.is_some() { PolicySwap::Refused } else { PolicySwap::Swapped });
         self.state().last = Some(Last { at: SystemTime::now(), by, refused });
     }
 

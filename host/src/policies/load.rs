@@ -2,6 +2,7 @@
 //! of CPU time for each policy: call it where that hurts nobody.
 
 use crate::config::{Alias, AliasKind, Config, Place, PolicyRef, PolicySource, Problem, Problems, VirtualHost};
+use crate::telemetry::metrics::PolicyMetrics;
 use lockgate_policy::{Chain, Code, Engine, EngineConfig, Entry, Failing, Policy, Terms, shipped};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -46,6 +47,8 @@ pub(super) struct Bytecode {
 #[derive(Clone, Debug)]
 pub struct Plane {
     pub(super) engine: Arc<Engine>,
+    /// What the engine reports to.
+    metrics: Arc<PolicyMetrics>,
     pub(super) hosts: Vec<Planned>,
 }
 
@@ -71,9 +74,17 @@ pub(super) struct Compiled {
 }
 
 /// The engine that a configuration asks for.
-pub fn engine(config: &Config) -> Result<Arc<Engine>, Problems> {
-    let wanted = EngineConfig { pool_instances: config.policy.instances, ..EngineConfig::default() };
-    Engine::new(wanted).map_err(|e| Problem::new(Place::named("policy"), e.to_string()).into())
+fn engine(config: &Config, metrics: Arc<PolicyMetrics>) -> Result<Arc<Engine>, Problems> {
+    let instances = config.policy.instances;
+    let wanted = EngineConfig {
+        pool_instances: instances,
+        // The rest is for lists and for sessions that begin or end, which keep nothing.
+        warm_instances: instances - instances / 4,
+        cache: config.policy.cache.clone(),
+        compiler: config.policy.compiler.clone(),
+        ..EngineConfig::default()
+    };
+    Engine::observed(wanted, metrics).map_err(|e| Problem::new(Place::named("policy"), e.to_string()).into())
 }
 
 // === impl Plane ===
@@ -84,7 +95,8 @@ impl Plane {
     /// # Errors
     /// All policies that cannot be run, each with its place and what to do.
     pub fn load(config: &Config) -> Result<Plane, Problems> {
-        let engine = engine(config)?;
+        let metrics = Arc::<PolicyMetrics>::default();
+        let engine = engine(config, metrics.clone())?;
         let mut loader = Loader::new(engine.clone(), Vec::new());
         let mut problems = Problems::default();
         let mut hosts = Vec::new();
@@ -92,7 +104,12 @@ impl Plane {
             let (specs, entries) = loader.host(config, host, &mut problems);
             hosts.push(Planned { specs, chain: Arc::new(Chain::new(engine.clone(), host.path.clone(), entries)) });
         }
-        if problems.is_empty() { Ok(Plane { engine, hosts }) } else { Err(problems) }
+        if problems.is_empty() { Ok(Plane { engine, metrics, hosts }) } else { Err(problems) }
+    }
+
+    /// Where the calls of policies are counted.
+    pub fn metrics(&self) -> &Arc<PolicyMetrics> {
+        &self.metrics
     }
 
     /// The chain of each virtual host, in the order of `Config::virtual_hosts`.

@@ -16,7 +16,7 @@ mod swap;
 mod watch;
 
 pub use control::{Control, Failure, FailureKind};
-pub use load::{Plane, engine};
+pub use load::Plane;
 pub use reload::Reloaded;
 pub use status::Kept;
 pub use swap::{Push, Swapped};

@@ -2,7 +2,7 @@
 
 use super::control::{Control, Host, Last};
 use super::load::{Source, Spec};
-use lockgate_policy::{Entry, Hook, OnFailure};
+use lockgate_policy::{Entry, Hook, OnFailure, Swap, SwapOutcome};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -24,28 +24,36 @@ impl Control {
 
 fn host(host: &Host) -> Value {
     let (chain, specs) = host.running();
-    let (last, live) = {
+    let (last, held) = {
         let state = host.state();
-        let live: Vec<u64> = state.chains.iter().filter(|k| k.chain.strong_count() > 0).map(|k| k.generation).collect();
-        (state.last.clone(), live)
+        let held: Vec<u64> = state.chains.iter().filter(|k| k.chain.strong_count() > 0).map(|k| k.generation).collect();
+        (state.last.clone(), held)
     };
+    let live = host.virtual_host.policies.status();
+    let probation = live.probation.map(|p| json!({ "previous": p.previous, "ends": timestamp(p.ends) }));
     let policies: Vec<Value> = chain.entries().iter().enumerate().map(|(at, entry)| policy(entry, specs.get(at))).collect();
     json!({
         "virtual_host": host.path(),
         "generation": chain.generation(),
-        "live_generations": live,
-        "last_swap": last.map(|last| last_swap(&last)),
+        "since": timestamp(live.since),
+        "live_generations": held,
+        "probation": probation,
+        "swaps": live.swaps,
+        "trips": live.trips,
+        "last_swap": last_swap(last.as_ref(), live.last_swap.as_ref()),
         "policies": policies,
     })
 }
 
-fn last_swap(last: &Last) -> Value {
-    json!({
-        "time": timestamp(last.at),
-        "by": last.by,
-        "outcome": if last.refused.is_some() { "refused" } else { "swapped" },
-        "reason": last.refused,
-    })
+/// How the last change ended: as it was made, or undone since.
+fn last_swap(made: Option<&Last>, live: Option<&Swap>) -> Option<Value> {
+    if let Some(Swap { at, outcome: SwapOutcome::WentBack { reason, .. } }) = live
+        && made.is_none_or(|made| made.at <= *at)
+    {
+        return Some(json!({ "time": timestamp(*at), "by": "probation", "outcome": "went-back", "reason": reason }));
+    }
+    let outcome = |made: &Last| if made.refused.is_some() { "refused" } else { "swapped" };
+    made.map(|made| json!({ "time": timestamp(made.at), "by": made.by, "outcome": outcome(made), "reason": made.refused }))
 }
 
 fn policy(entry: &Entry, spec: Option<&Spec>) -> Value {

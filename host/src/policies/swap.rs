@@ -192,7 +192,7 @@ impl Control {
         }
         if let Some(reason) = refused {
             for &host in hosts {
-                self.hosts[host].note(by, Some(reason.clone()));
+                self.hosts[host].note(self.gateway.metrics(), by, Some(reason.clone()));
             }
             tracing::warn!(by, reason, "policies are not swapped, and those before go on");
             let kept = hosts.iter().map(|&host| self.hosts[host].kept()).collect();
@@ -202,7 +202,7 @@ impl Control {
             let (generation, before) = (chain.generation(), host.virtual_host.policies.generation());
             let policies: Vec<String> = chain.entries().iter().map(|e| format!("{} {}", e.policy().name(), e.policy().version())).collect();
             host.flip(chain, specs, self.config.policy.probation);
-            host.note(by, None);
+            host.note(self.gateway.metrics(), by, None);
             tracing::info!(virtual_host = %host.path(), generation, before, by, policies = policies.join(", "), "policies swapped");
         }
         self.gateway.policies_swapped();

@@ -59,7 +59,7 @@ pub fn plane(main: &Source<'_>, file: &File, cx: &mut Cx<'_>) -> PolicyConfig {
     // Each takes memory mappings, of which a process has 65,530 unless the system is told otherwise.
     let instances = cx.bounded(|| at("instances"), most, count(default.instances as usize, 1, 8000));
     let limits = limits(main, &["policy".into(), "limits".into()], written.limits.as_ref(), &default.limits, cx);
-    PolicyConfig { cache, instances: u32::try_from(instances).unwrap_or(default.instances), watch, probation, limits }
+    PolicyConfig { cache, compiler: None, instances: u32::try_from(instances).unwrap_or(default.instances), watch, probation, limits }
 }
 
 /// `$XDG_CACHE_HOME`, else `~/.cache` (XDG Base Directory Specification; a relative path there is to be ignored).

@@ -119,6 +119,15 @@ label! {
 }
 
 label! {
+    /// How a change of policies ended.
+    PolicySwap("outcome") {
+        Swapped => "swapped";
+        /// What ran goes on.
+        Refused => "refused";
+    }
+}
+
+label! {
     /// The method of a request; what is not in the list is `other`, so that no peer can make a series.
     Method("method") {
         Initialize => method::INITIALIZE;

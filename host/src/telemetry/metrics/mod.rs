@@ -1,10 +1,11 @@
 //! Every metric of the process, as typed fields.
 //!
-//! Labels are enums or the backends of the configuration, never text that a peer chose; a session id or a principal is not
-//! even representable. Every series exists at zero from the start, so that a rate over it means something. Counting is an atomic
+//! Labels are enums, or names of the configuration and versions of policies, never text that a peer chose; a session id or a principal is not
+//! even representable. Every series but those of policies exists at zero from the start, so that a rate over it means something. Counting is an atomic
 //! addition: no lock, no look-up. Made once at start-up and shared by `Arc`; `admin` serves [`Metrics::encode`].
 
 mod labels;
+mod policies;
 mod table;
 
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-pub use labels::{Admission, BackendOutcome, Dropped, IsolationSignal, Method, Outcome, SessionEvent, StatusCode};
+pub use labels::{Admission, BackendOutcome, Dropped, IsolationSignal, Method, Outcome, PolicySwap, SessionEvent, StatusCode};
+pub use policies::PolicyMetrics;
 pub use table::{BackendCounters, BackendLevels, Counters, Histograms, Level, LevelGuard, MethodCounters};
 
 /// Media type of [`Metrics::encode`]: the Prometheus text format, which every scraper reads.
@@ -54,6 +56,10 @@ pub struct Metrics {
     pub streams_open: Level,
     /// Running stdio children.
     pub stdio_children: Level,
+    /// Changes of policies: one for each virtual host that was meant.
+    pub policy_swaps_total: Counters<PolicySwap>,
+    /// What policies do.
+    pub policies: Arc<PolicyMetrics>,
 }
 
 // === impl Metrics ===
@@ -61,6 +67,11 @@ pub struct Metrics {
 impl Metrics {
     /// All series at zero. `backends`: the names in the order of `Config::backends`.
     pub fn new(backends: &[Arc<str>]) -> Self {
+        Self::with_policies(backends, Arc::default())
+    }
+
+    /// The same, with what the engine of policies reports to.
+    pub fn with_policies(backends: &[Arc<str>], policies: Arc<PolicyMetrics>) -> Self {
         let mut all = Registry::default();
         let started = Gauge::<f64, AtomicU64>::default();
         started.set(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()));
@@ -81,6 +92,8 @@ impl Metrics {
             connections: Level::default(),
             streams_open: Level::default(),
             stdio_children: Level::default(),
+            policy_swaps_total: Counters::default(),
+            policies,
             registry: Registry::default(),
         };
         registry.register("sessions", "Sessions that live now", metrics.sessions.clone());
@@ -108,6 +121,21 @@ impl Metrics {
         registry.register("connections", "Open connections of clients", metrics.connections.clone());
         registry.register("streams_open", "Open SSE streams to clients", metrics.streams_open.clone());
         registry.register("stdio_children", "Running stdio children", metrics.stdio_children.clone());
+        let of = || metrics.policies.clone();
+        registry.register(
+            "policy_calls",
+            "Calls of policies by version, hook and outcome; an answer that breaks the contract is counted twice, as ok and as bad_answer",
+            policies::Calls(of()),
+        );
+        registry.register("policy_call_seconds", "Seconds that policies took for a call", policies::Seconds(of()));
+        registry.register("policy_generation", "The generation of policies that runs", policies::Generation(of()));
+        registry.register(
+            "policy_generations_live",
+            "Generations of policies that somebody still holds, with the one that runs",
+            policies::Generations(of()),
+        );
+        registry.register("policy_trips", "Swaps that were undone because the new policies kept failing", policies::Trips(of()));
+        registry.register("policy_swaps", "Changes of policies by outcome", metrics.policy_swaps_total.clone());
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "Version of this binary", build);
         Metrics { registry: all, ..metrics }

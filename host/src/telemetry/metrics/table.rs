@@ -58,8 +58,9 @@ pub struct Histograms<L> {
     label: std::marker::PhantomData<L>,
 }
 
+/// A histogram of durations.
 #[derive(Debug)]
-struct Cell {
+pub(super) struct Cell {
     /// One for each bound and one for what exceeds them all.
     buckets: Box<[AtomicU64]>,
     nanos: AtomicU64,
@@ -242,38 +243,55 @@ impl EncodeMetric for BackendLevels {
     }
 }
 
+// === impl Cell ===
+
+impl Cell {
+    pub(super) fn new(bounds: &[f64]) -> Self {
+        Cell { buckets: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(), nanos: AtomicU64::new(0) }
+    }
+
+    pub(super) fn observe(&self, bounds: &[f64], took: Duration) {
+        let seconds = took.as_secs_f64();
+        add(&self.buckets, bounds.partition_point(|bound| *bound < seconds));
+        self.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// How many were observed.
+    pub(super) fn count(&self) -> u64 {
+        self.buckets.iter().map(|b| b.load(Relaxed)).sum()
+    }
+
+    pub(super) fn encode(&self, bounds: &[f64], mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let bounds = bounds.iter().copied().chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(self.buckets.iter().map(|b| b.load(Relaxed))).collect();
+        let count = buckets.iter().map(|(_, n)| n).sum();
+        let seconds = Duration::from_nanos(self.nanos.load(Relaxed)).as_secs_f64();
+        encoder.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)
+    }
+}
+
 // === impl Histograms ===
 
 impl<L: Label> Histograms<L> {
     pub(super) fn new(bounds: &'static [f64]) -> Self {
-        let cell = |_: &L| Cell { buckets: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(), nanos: AtomicU64::new(0) };
-        Histograms { bounds, cells: L::ALL.iter().map(cell).collect(), label: std::marker::PhantomData }
+        Histograms { bounds, cells: L::ALL.iter().map(|_| Cell::new(bounds)).collect(), label: std::marker::PhantomData }
     }
 
     pub fn observe(&self, label: L, took: Duration) {
-        let Some(cell) = self.cells.get(label.index()) else { return };
-        let seconds = took.as_secs_f64();
-        let bucket = self.bounds.partition_point(|bound| *bound < seconds);
-        add(&cell.buckets, bucket);
-        cell.nanos.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+        if let Some(cell) = self.cells.get(label.index()) {
+            cell.observe(self.bounds, took);
+        }
     }
 
     /// How many were observed.
     pub fn count(&self, label: L) -> u64 {
-        self.cells.get(label.index()).map_or(0, |cell| cell.buckets.iter().map(|b| b.load(Relaxed)).sum())
+        self.cells.get(label.index()).map_or(0, Cell::count)
     }
 }
 
 impl<L: Label> EncodeMetric for Histograms<L> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        for (label, cell) in L::ALL.iter().zip(self.cells.iter()) {
-            let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip(cell.buckets.iter().map(|b| b.load(Relaxed))).collect();
-            let count = buckets.iter().map(|(_, n)| n).sum();
-            let seconds = Duration::from_nanos(cell.nanos.load(Relaxed)).as_secs_f64();
-            encoder.encode_family(&label.labels())?.encode_histogram::<NoLabelSet>(seconds, count, &buckets, None)?;
-        }
-        Ok(())
+        L::ALL.iter().zip(self.cells.iter()).try_for_each(|(label, cell)| cell.encode(self.bounds, encoder.encode_family(&label.labels())?))
     }
 
     fn metric_type(&self) -> MetricType {
