@@ -14,3 +14,4 @@ mod resume;
 mod sessions;
 mod sse_upstream;
 mod stdio;
+mod swaps;
