@@ -29,6 +29,7 @@ test: wasm
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) build --workspace --bins
 	target/debug/lockgate demo --exit
+	for p in alias filter namespace route; do target/debug/lockgate policy test $$p --fixtures plugins/$$p/fixtures || exit 1; done
 	tests/real/setup
 	tests/run
 

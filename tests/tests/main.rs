@@ -1,5 +1,6 @@
 //! One binary for all themes: they share their equipment, and a dozen links of it would cost more than the tests.
 
+mod authors;
 mod conformance;
 mod dependencies;
 mod equipment;

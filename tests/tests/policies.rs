@@ -75,7 +75,7 @@ async fn a_routed_call_is_served_by_the_other_backend_and_its_uris_lead_there() 
     let a = Backend::builder("a").tool("t").resource("x://same").start().await;
     let b = Backend::builder("b").tool("real").resource("x://same").on("tools/call", link).start().await;
     let folder = Folder::new("policies");
-    let gateway = gateway(&folder, &[("a", &a), ("b", &b)], &[("route", &guests::routing("b", "real"))], "").await;
+    let gateway = gateway(&folder, &[("a", &a), ("b", &b)], &[("router", &guests::routing("b", "real"))], "").await;
     let session = gateway.initialize().await;
     for _ in 0..2 {
         let result = session.call("a__t", json!({ "k": 1.0 })).await;

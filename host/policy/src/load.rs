@@ -84,6 +84,10 @@ impl Policy {
         if component.len() > limit {
             return Err(LoadError::TooLarge { policy: policy(), bytes: component.len(), limit });
         }
+        if !component.starts_with(b"\0asm") {
+            let reason = "it does not begin like WebAssembly in binary form".to_owned();
+            return Err(LoadError::Compile { policy: policy(), reason });
+        }
         // The layer field of the preamble: 0 is a core module, 1 a component.
         if component.len() >= 8 && component.starts_with(b"\0asm") && component[6..8] == [0, 0] {
             return Err(LoadError::CoreModule { policy: policy() });

@@ -35,7 +35,7 @@ pub use model::{
     SHIPPED_POLICIES, SessionConfig, ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
 };
 pub use problem::{Place, Problem, Problems};
-pub use resolve::Overrides;
+pub use resolve::{Overrides, default_cache};
 pub use secret::Secret;
 pub use units::{parse_duration, parse_size, show_duration, show_size};
 

@@ -71,10 +71,10 @@ impl Component {
     }
 }
 
-/// An engine as the gateway has it, for one policy.
+/// An engine as the gateway has it, for one policy: what was compiled before is found in the same cache.
 pub fn engine() -> anyhow::Result<Arc<Engine>> {
-    let compiler = std::env::current_exe().ok();
-    Ok(Engine::new(EngineConfig { pool_instances: 4, compiler, ..EngineConfig::default() })?)
+    let (compiler, cache) = (std::env::current_exe().ok(), crate::config::default_cache(&|name| std::env::var(name).ok()));
+    Ok(Engine::new(EngineConfig { pool_instances: 4, compiler, cache, ..EngineConfig::default() })?)
 }
 
 /// Everything that a manifest insists on: what an operator who trusts it would grant.

@@ -29,6 +29,10 @@ pub struct TestArgs {
     #[arg(long, value_name = "DIR")]
     fixtures: Option<PathBuf>,
 
+    /// Ask each question so often again in the same session, and print the median: what a call costs in an instance that is warm
+    #[arg(long, value_name = "TIMES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=100_000))]
+    repeat: u32,
+
     /// Write the answers into the fixtures as what is expected
     #[arg(long)]
     bless: bool,
@@ -68,7 +72,7 @@ pub async fn run(args: TestArgs) -> anyhow::Result<ExitCode> {
         println!("{}", fixtures.path.display());
         let mut outcomes = Vec::new();
         for case in &fixtures.cases {
-            let (outcome, cost) = one(&engine, &policy, case).await?;
+            let (outcome, cost) = one(&engine, &policy, case, args.repeat).await?;
             let fits = case.fits(&outcome) && case.fits_state(&outcome);
             let word = match (fits, args.bless) {
                 (true, _) => "ok",
@@ -97,7 +101,7 @@ pub async fn run(args: TestArgs) -> anyhow::Result<ExitCode> {
     Ok(if unfit == 0 || args.bless { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn one(engine: &Arc<Engine>, policy: &Arc<Policy>, case: &Case) -> anyhow::Result<(Outcome, Cost)> {
+async fn one(engine: &Arc<Engine>, policy: &Arc<Policy>, case: &Case, repeat: u32) -> anyhow::Result<(Outcome, Cost)> {
     let s = &case.session;
     let scratch = Scratch::with(policy, s.state.clone().unwrap_or_default()).map_err(anyhow::Error::msg);
     let view = SessionView {
@@ -117,7 +121,18 @@ async fn one(engine: &Arc<Engine>, policy: &Arc<Policy>, case: &Case) -> anyhow:
     };
     let asked = ask(engine, &entry, &view, &case.question).await;
     let outcome = Outcome::new(asked.answer, view.scratch.of(policy.name()));
-    Ok((outcome, Cost { time: asked.time, memory: asked.memory_bytes }))
+    let (mut time, mut memory) = (asked.time, asked.memory_bytes);
+    if repeat > 0 {
+        let mut times = Vec::new();
+        for _ in 0..repeat {
+            let again = ask(engine, &entry, &view, &case.question).await;
+            times.push(again.time);
+            memory = memory.max(again.memory_bytes);
+        }
+        times.sort_unstable();
+        time = times[times.len() / 2];
+    }
+    Ok((outcome, Cost { time, memory }))
 }
 
 fn milliseconds(time: Duration) -> String {

@@ -10,6 +10,7 @@ mod policies;
 mod virtual_hosts;
 
 pub use backends::words;
+pub use policies::default_cache;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

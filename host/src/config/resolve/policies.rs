@@ -13,6 +13,7 @@ use super::{Cx, Source, name_fault, resolve_path};
 use crate::config::file::{FailFile, File, GrantsFile, OnFail, PolicyEntry, PolicyFile, PolicyLimitsFile};
 use crate::config::model::{DEFAULT_POLICIES, PolicyConfig, PolicyRef, PolicySource, SHIPPED_POLICIES};
 use crate::config::problem::{Place, suggest};
+use crate::config::source::expand::Lookup;
 use crate::config::source::tree::Step;
 
 const KIB: usize = 1 << 10;
@@ -43,7 +44,7 @@ pub fn plane(main: &Source<'_>, file: &File, cx: &mut Cx<'_>) -> PolicyConfig {
                 None
             }
         },
-        None => default_cache(cx),
+        None => default_cache(cx.env),
     };
     let Some(written) = written else { return PolicyConfig { cache, ..default } };
     let watch = match written.watch {
@@ -63,8 +64,8 @@ pub fn plane(main: &Source<'_>, file: &File, cx: &mut Cx<'_>) -> PolicyConfig {
 }
 
 /// `$XDG_CACHE_HOME`, else `~/.cache` (XDG Base Directory Specification; a relative path there is to be ignored).
-fn default_cache(cx: &Cx<'_>) -> Option<PathBuf> {
-    let directory = |name: &str| (cx.env)(name).map(PathBuf::from).filter(|path| path.is_absolute());
+pub fn default_cache(env: Lookup<'_>) -> Option<PathBuf> {
+    let directory = |name: &str| env(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = directory("XDG_CACHE_HOME").or_else(|| Some(directory("HOME")?.join(".cache")))?;
     Some(base.join("lockgate/policies"))
 }
