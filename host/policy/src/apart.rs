@@ -64,7 +64,11 @@ pub(crate) fn compile(program: &Path, component: &[u8], key: &str, reservation: 
     let mut line = serde_json::to_vec(&Settings { reservation }).map_err(|e| io("its settings cannot be written")(e.into()))?;
     line.push(b'\n');
     if let Some(stdin) = &mut stdin {
-        stdin.write_all(&line).map_err(io("its settings cannot be written"))?;
+        match stdin.write_all(&line) {
+            // It has ended before it read them; how, it has said itself.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+            written => written.map_err(io("its settings cannot be written"))?,
+        }
     }
     let until = Instant::now() + within;
     let status = loop {

@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn everything_else_is_named_by_its_key() {
-        let after = "listen: 127.0.0.1:9\nadmin: off\nadmin_token: 0123456789abcdef\nbackends: { a: { url: http://127.0.0.1:9/mcp }, c: { url: http://127.0.0.1:2/mcp } }\nvirtual_hosts: { /mcp: { instructions: x }, /other: { backends: [c] } }\npolicy: { cache: off, instances: 7, watch: off, probation: 0 }\nauth: { tokens: [{ principal: a, token: 0123456789abcdef }] }\nsession: { idle_timeout: 1s }\nlimits: { in_flight: 1 }\nhttp: { allowed_hosts: [x] }\nlog: { format: json }\nshutdown: { grace: 1s }\n";
+        let after = "listen: 127.0.0.1:9\nadmin: off\nadmin_token: 0123456789abcdef\nbackends: { a: { url: http://127.0.0.1:7/mcp }, c: { url: http://127.0.0.1:2/mcp } }\nvirtual_hosts: { /mcp: { instructions: x }, /other: { backends: [c] } }\npolicy: { cache: off, instances: 7, watch: off, probation: 0 }\nauth: { tokens: [{ principal: a, token: 0123456789abcdef }] }\nsession: { idle_timeout: 1s }\nlimits: { in_flight: 1 }\nhttp: { allowed_hosts: [x] }\nlog: { format: json }\nshutdown: { grace: 1s }\n";
         let mut found = keys(&format!("{PLAIN}policy: {{ cache: ./elsewhere }}\n"), after);
         let mut expected = [
             "listen",
