@@ -1,10 +1,12 @@
 //! One binary for all themes: they share their equipment, and a dozen links of it would cost more than the tests.
 
+mod admission;
 mod conformance;
 mod dependencies;
 mod equipment;
 mod fidelity;
 mod hostile;
+mod incident;
 mod memory;
 mod names;
 mod policies;
@@ -12,5 +14,6 @@ mod real_clients;
 mod real_servers;
 mod resume;
 mod sessions;
+mod sse_downstream;
 mod sse_upstream;
 mod stdio;
