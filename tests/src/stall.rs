@@ -75,8 +75,14 @@ impl Unread {
         std::str::from_utf8(&self.seen[9..12]).expect("a status line").parse().expect("a status")
     }
 
+    /// From now on it reads as fast as others do.
+    fn open_up(&self) {
+        rustix::net::sockopt::set_socket_recv_buffer_size(&self.socket, 1 << 20).expect("a socket takes SO_RCVBUF");
+    }
+
     /// Whether the gateway has closed it within `limit`; what was sent before is thrown away.
     pub async fn closed_within(mut self, limit: Duration) -> bool {
+        self.open_up();
         let mut buffer = vec![0; 1 << 16];
         let closed = async {
             loop {
@@ -91,6 +97,7 @@ impl Unread {
 
     /// Reads to the end.
     pub async fn read(mut self, limit: Duration) -> Read {
+        self.open_up();
         within_time(limit, "the rest of an unread answer", self.socket.read_to_end(&mut self.seen)).await.expect("it ends in order");
         let at = self.seen.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
         let head = String::from_utf8_lossy(&self.seen[..at]).into_owned();

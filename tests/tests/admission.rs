@@ -118,10 +118,14 @@ fn runs(backend: &Backend) -> HashMap<String, usize> {
     runs
 }
 
-/// The answers that were owed are all there, each once, whole.
-async fn read_all(unread: Vec<(String, Unread)>) {
+/// The answers that were owed are all there, each once, whole; what was refused was not run.
+async fn read_all(backend: &Backend, unread: Vec<(String, Unread)>) {
     for (key, answer) in unread {
         let read: Read = answer.read(Duration::from_secs(20)).await;
+        if read.status == 429 {
+            assert!(!runs(backend).contains_key(&key), "{key} was refused, and run all the same");
+            continue;
+        }
         assert_eq!(read.status, 200, "{key}: {}", read.head);
         let messages = read.messages();
         let answers: Vec<_> = messages.iter().filter(|m| m.get("result").is_some()).collect();
@@ -171,7 +175,7 @@ async fn a_refusal_is_429_with_a_reason_and_a_time_and_nothing_of_it_reached_the
     assert!(data["retryAfterMs"].as_u64().is_some_and(|ms| ms.div_ceil(1000) == wait), "{body}");
     assert!(!runs(&setup.backend).contains_key("refused"));
     assert!(setup.gateway.metric("lockgate_admission_total{verdict=\"refused\",reason=\"half_open\"}").await >= 1.0);
-    read_all(unread).await;
+    read_all(&setup.backend, unread).await;
     admitted_again(&setup.session, Duration::from_millis(500)).await;
     assert_eq!(setup.gateway.metric("lockgate_sessions_half_open").await, 0.0);
     for line in ["has stopped reading", "reads again"] {
@@ -323,6 +327,118 @@ async fn an_unread_stream_of_the_session_never_hangs_its_calls_and_reading_it_he
     let reading = tokio::spawn(async move { stream.closed_within(Duration::from_secs(60)).await });
     admitted_again(&setup.session, Duration::from_secs(5)).await;
     reading.abort();
+    setup.gateway.stop().await;
+}
+
+/// What the gateway holds of a stream for a client that reads nothing, after it had time to fill.
+async fn ahead(gateway: &Gateway) -> f64 {
+    let mut last = -1.0;
+    within("it comes to rest", async {
+        loop {
+            let owed = gateway.metric("lockgate_owed_bytes").await;
+            if owed > 0.0 && owed == last {
+                return owed;
+            }
+            last = owed;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn no_stream_runs_more_than_64_kib_and_a_message_ahead_of_a_client_that_reads_nothing() {
+    const YAML: &str = "admission: { drain_window: 500ms, patience: 20ms, teardown_after: 5m }\n";
+    const LIMIT: f64 = 65536.0;
+    let endless = json!({ "name": "note", "arguments": { "count": 100_000 } }).to_string();
+
+    let one = setup(YAML).await;
+    let _unread = Unread::send(&one.session.at, "POST", &one.session.headers(), &big(1, "k")).await;
+    let json = ahead(&one.gateway).await;
+    one.gateway.stop().await;
+
+    let two = setup(YAML).await;
+    let _unread = Unread::send(&two.session.at, "POST", &two.session.headers(), &raw::request("1", "tools/call", &endless)).await;
+    let events = ahead(&two.gateway).await;
+    two.gateway.stop().await;
+
+    let three = setup(YAML).await;
+    let _unread = Unread::send(&three.session.at, "GET", &three.session.headers(), "").await;
+    let upstream = three.backend.sessions().remove(0);
+    let note = raw::notification("notifications/message", &format!(r#"{{"level":"info","data":"{}"}}"#, "n".repeat(1000)));
+    let push = async {
+        loop {
+            three.backend.push(&upstream, &note).await;
+        }
+    };
+    let own = tokio::select! { owed = ahead(&three.gateway) => owed, () = push => unreachable!("it never ends") };
+    three.gateway.stop().await;
+
+    println!("ahead of a client that reads nothing: JSON answer {json}, events of a call {events}, GET stream {own} bytes");
+    assert!(json <= LIMIT + BIG as f64 + 1000.0, "{json}");
+    assert!(events <= LIMIT + 2000.0, "{events}");
+    assert!(own <= LIMIT + 2000.0, "{own}");
+}
+
+#[tokio::test]
+async fn operators_see_how_a_session_stands_and_can_end_it() {
+    let setup = setup(SMALL).await;
+    let unread = stuff(&setup, "s").await;
+    let (status, text) = setup.gateway.admin("/sessions").await;
+    assert_eq!(status, 200);
+    assert!(!text.contains(&setup.session.id), "ids are told to their owner alone");
+    let all: Value = serde_json::from_str(&text).expect("JSON");
+    let one = &all["sessions"][0];
+    assert_eq!((&one["principal"], &one["virtualHost"], &one["credit"]), (&json!("anonymous"), &json!("/mcp"), &json!(0)), "{one}");
+    assert!(one["owedBytes"].as_u64() > Some(64 << 10) && one["refused"].as_u64() >= Some(1), "{one}");
+    let hash = one["session"].as_str().expect("a hash");
+    assert_eq!(setup.gateway.admin(&format!("/sessions/{hash}")).await.0, 200);
+    assert_eq!(setup.gateway.admin("/sessions/000000000000").await.0, 404);
+    let admin = lockgate_tests::client::Endpoint::new(&format!("http://{}/sessions/{hash}", setup.gateway.admin));
+    assert_eq!(admin.send("DELETE", &[("origin", "http://localhost")], "").await.status, 403);
+    assert_eq!(admin.send("POST", &[], "").await.status, 405);
+    assert_eq!(admin.send("DELETE", &[], "").await.status, 204);
+    assert_eq!(setup.session.post(call_with_key("gone")).await.status, 404);
+    drop(unread);
+    setup.gateway.stop().await;
+}
+
+/// A client behind a proxy that reads for it: it takes everything from the socket, and answers pings or does not.
+#[tokio::test]
+async fn the_probe_finds_a_client_that_does_not_read_behind_a_proxy_that_does() {
+    let yaml = "admission: { frames: 8, drain_window: 500ms, patience: 50ms, teardown_after: 5m, probe: 1s }\n";
+    let setup = setup(yaml).await;
+    let mut stream = setup.session.stream().await;
+    // It answers: it is served, however often it calls.
+    for _ in 0..2 {
+        for n in 0..6 {
+            admitted_again(&setup.session, Duration::from_secs(5)).await;
+            assert!(n < 6);
+        }
+        let ping = stream.method("ping").await;
+        assert_eq!(setup.session.reply(&ping["id"], json!({})).await, 202);
+    }
+    // It stops answering: what it was sent stays owed, and it is refused.
+    within("a refusal", async {
+        loop {
+            let reply = setup.session.post(call_with_key("silent")).await;
+            if reply.status == 429 {
+                return;
+            }
+            reply.bytes().await;
+        }
+    })
+    .await;
+    within("half-open", async {
+        while setup.gateway.metric("lockgate_sessions_half_open").await < 1.0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    // And again it answers.
+    let ping = stream.method("ping").await;
+    assert_eq!(setup.session.reply(&ping["id"], json!({})).await, 202);
+    admitted_again(&setup.session, Duration::from_secs(2)).await;
     setup.gateway.stop().await;
 }
 
