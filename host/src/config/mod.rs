@@ -32,8 +32,7 @@ pub use file::{AdminAddress, parse_address};
 pub use hosts::HttpConfig;
 pub use model::{
     AdmissionConfig, Alias, AliasKind, Backend, Config, Limits, LogConfig, LogFormat, PolicyConfig, PolicyRef, PolicySource,
-    SHIPPED_POLICIES,
-    SessionConfig, ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
+    SHIPPED_POLICIES, SessionConfig, ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
 };
 pub use problem::{Place, Problem, Problems};
 pub use resolve::Overrides;

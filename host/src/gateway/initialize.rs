@@ -43,8 +43,7 @@ impl Gateway {
         let counted = self.metrics.sessions.enter();
         let claims = self.claims(key.principal.name());
         let ledger = Ledger::new(self.settings.session.admission, tag.clone(), self.metrics.owed.clone());
-        let session =
-            Session::new(key, tag.clone(), client.clone(), host.clone(), claims, self.settings.session, ledger, (place, counted));
+        let session = Session::new(key, tag.clone(), client.clone(), host.clone(), claims, self.settings.session, ledger, (place, counted));
         // Before anything is begun on behalf of whoever it is: no backend hears of a session that policies refuse.
         let chain = session.published().chain().clone();
         if let Some(refused) = chain.opened(&session.view()).await.map_err(|e| Refusal::policy_failed(&e))? {
