@@ -5,13 +5,14 @@ CARGO ?= cargo
 ARGS ?=
 KIT ?= ../shared/field/kit.py
 
-.PHONY: help demo build wasm test bench field soak
+.PHONY: help demo build wasm test bench stalled field soak
 
 help:
 	@echo "make demo              build everything, start a gateway with three backends, show a tour, stay up"
 	@echo "make demo ARGS=--exit  the same, and stop after the tour"
 	@echo "make test              format, clippy, unit and end-to-end tests, the conformance suite, real clients and servers"
 	@echo "make bench             what policies cost, side by side"
+	@echo "make stalled           400 sessions, 40 of which stop reading, for a minute; with a chart, and beside another gateway"
 	@echo "make soak              make and delete 20,000 sessions; memory has to return"
 	@echo "make field KIT=path    run a field kit against the gateway"
 
@@ -35,6 +36,9 @@ test: wasm
 
 bench: build
 	$(CARGO) bench --profile dev --workspace --bench policies
+
+stalled: build
+	$(CARGO) bench --profile dev --workspace --bench stalled
 
 soak: build
 	SOAK_SESSIONS=20000 $(CARGO) test --workspace --test e2e -- memory:: --nocapture --test-threads 1

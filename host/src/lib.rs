@@ -3,15 +3,17 @@
 //! The rooms, ground floor first. A module imports only from modules above it in this list; the policy plane is a crate of its own,
 //! `lockgate-policy`, because its compiler is heavy.
 //!
-//! `protocol` the wire · `config` the file · `telemetry` log and metrics · `backend` one session's way to one server · `catalog` names ·
-//! `session` what lives and dies with a session · `gateway` what a client can ask for · `policies` how policies are swapped · `front` HTTP ·
-//! `admin` health, metrics and policies · `cli` the commands
+//! `protocol` the wire · `config` the file · `telemetry` log and metrics · `admission` what a client is owed · `backend` one session's way to
+//! one server · `catalog` names · `session` what lives and dies with a session · `gateway` what a client can ask for · `policies` how policies
+//! are swapped · `front` HTTP · `admin` health, metrics, sessions and policies · `cli` the commands
 
 pub mod protocol;
 
 pub mod config;
 
 pub mod telemetry;
+
+pub mod admission;
 
 pub mod backend;
 

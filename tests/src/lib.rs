@@ -9,6 +9,8 @@
 //! | [`gateway`] | starts the `lockgate` binary on a configuration, waits for readiness, stops it and checks the exit |
 //! | [`client`] | a raw MCP client over HTTP/1.1: arbitrary bodies and headers, half-read streams, resumption |
 //! | [`sse`] | the event stream parser of that client |
+//! | [`sse_client`] | a client of the legacy HTTP+SSE transport |
+//! | [`stall`] | clients that do not read, and a relay that stops passing answers on |
 //! | [`backend`] | scripted backends over streamable HTTP and over the legacy HTTP+SSE transport |
 //! | [`guests`] | small policies for one purpose each |
 //! | [`stdio`] | configuration text for the scripted stdio backend (`src/bin/stdio-backend.rs`) |
@@ -16,6 +18,7 @@
 //! | [`conformance`] | runs the suite and reads its verdicts |
 //! | [`real`] | other projects' clients and servers, installed by `tests/real/setup` |
 //! | [`load`] | sessions that call in a closed loop, and the processor time that it costs |
+//! | [`incident`] | many sessions, one in ten behind a relay that stops reading |
 //! | [`process`] | child processes, temporary folders, what `/proc` says |
 
 pub mod backend;
@@ -24,11 +27,14 @@ pub mod conformance;
 pub mod fixture;
 pub mod gateway;
 pub mod guests;
+pub mod incident;
 pub mod load;
 pub mod process;
 pub mod raw;
 pub mod real;
 pub mod sse;
+pub mod sse_client;
+pub mod stall;
 pub mod stdio;
 
 use std::{future::Future, time::Duration};

@@ -1,11 +1,13 @@
 //! One binary for all themes: they share their equipment, and a dozen links of it would cost more than the tests.
 
+mod admission;
 mod authors;
 mod conformance;
 mod dependencies;
 mod equipment;
 mod fidelity;
 mod hostile;
+mod incident;
 mod memory;
 mod names;
 mod policies;
@@ -13,6 +15,7 @@ mod real_clients;
 mod real_servers;
 mod resume;
 mod sessions;
+mod sse_downstream;
 mod sse_upstream;
 mod stdio;
 mod swaps;

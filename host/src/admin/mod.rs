@@ -1,10 +1,11 @@
-//! The admin port: liveness, readiness, metrics, and the policies that run.
+//! The admin port: liveness, readiness, metrics, sessions, and the policies that run.
 //!
-//! On a listener of its own, so that what clients do cannot keep an orchestrator from asking. Never shows a session, a token or what
-//! a policy is configured with. Called by `cli`.
+//! On a listener of its own, so that what clients do cannot keep an orchestrator from asking. Never shows the id of a session, a token or
+//! what a policy is configured with. Called by `cli`.
 
 mod policies;
 mod query;
+mod sessions;
 
 use crate::config::{AdminToken, Config, HttpConfig};
 use crate::front::{Handler, Refused, Response, answer, check_host};
@@ -56,6 +57,9 @@ impl Admin {
         let posted = if path == "/reload" { Some(None) } else { path.strip_prefix("/policies/").filter(|name| !name.is_empty()).map(Some) };
         let read = matches!(head.method, Method::GET | Method::HEAD);
         let gateway = self.policies.gateway();
+        if let Some(response) = self.sessions(gateway, head, path).await {
+            return Ok(response);
+        }
         Ok(match (path, posted) {
             (_, Some(policy)) if head.method == Method::POST => self.change(head, body, policy).await,
             ("/policies/explain", _) if read => self.explain(head).await,
@@ -73,7 +77,7 @@ impl Admin {
             ("/policies", _) => policies::json(StatusCode::OK, &self.policies.status()),
             _ => not(
                 StatusCode::NOT_FOUND,
-                "the admin port has /livez, /readyz, /metrics, /policies, /policies/explain, and takes POST for /policies/NAME and /reload",
+                "the admin port has /livez, /readyz, /metrics, /sessions, /policies, /policies/explain, and takes POST for /policies/NAME and /reload",
             ),
         })
     }

@@ -17,7 +17,7 @@ use serde_json::json;
 const FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
 /// Why a request is not even looked at.
-struct Denied(StatusCode, &'static str);
+pub(super) struct Denied(pub(super) StatusCode, pub(super) &'static str);
 
 impl Admin {
     /// `POST /policies/NAME` and `POST /reload` (`policy`: none).
@@ -95,7 +95,7 @@ impl Admin {
         }
     }
 
-    fn may_change(&self, headers: &HeaderMap) -> Result<(), Denied> {
+    pub(super) fn may_change(&self, headers: &HeaderMap) -> Result<(), Denied> {
         if headers.contains_key(header::ORIGIN) {
             return Err(Denied(StatusCode::FORBIDDEN, "web pages change nothing here: the request has an Origin header"));
         }
@@ -111,7 +111,7 @@ impl Admin {
     }
 
     /// Whether the request shows the token, or comes to a port that needs none.
-    fn may(&self, headers: &HeaderMap) -> Result<(), Denied> {
+    pub(super) fn may(&self, headers: &HeaderMap) -> Result<(), Denied> {
         let Some(token) = &self.token else {
             return if self.http.loopback {
                 Ok(())
@@ -154,7 +154,7 @@ fn failed(failure: &Failure) -> Response {
     response
 }
 
-fn error(status: StatusCode, why: &str) -> Response {
+pub(super) fn error(status: StatusCode, why: &str) -> Response {
     let mut response = json(status, &json!({ "error": why }));
     let headers = response.headers_mut();
     match status {

@@ -9,6 +9,7 @@ use super::restore::Restore;
 use super::target::Backend;
 use super::waits::Questions;
 use super::{CallEvent, FromServer, Hello, Inbox};
+use crate::admission::Room;
 use crate::protocol::{Notification, RequestId, Response, Wire};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -26,6 +27,8 @@ const PONGS: usize = 4;
 pub const SEND: Duration = Duration::from_secs(10);
 /// An upstream that is down is tried on demand at most once in this time; a child at most eight times in five seconds.
 pub const DEMAND: Duration = Duration::from_millis(750);
+/// A message above this size is alone in the inbox.
+const LARGE: usize = 16 * 1024;
 /// Lines of noise that are logged per minute.
 const NOISE: u32 = 20;
 
@@ -35,6 +38,8 @@ pub struct Inner {
     pub backend: Arc<Backend>,
     pub hello: Arc<Hello>,
     inbox: Inbox,
+    /// Where large messages get their room from that belong to no call.
+    pub room: Option<Room>,
     pub phase: watch::Sender<Phase>,
     /// The latest connection whose session the backend has lost.
     pub lost_epoch: AtomicU64,
@@ -83,11 +88,12 @@ struct Noise {
 }
 
 impl Inner {
-    pub fn new(backend: Arc<Backend>, hello: Arc<Hello>, inbox: Inbox) -> Inner {
+    pub fn new(backend: Arc<Backend>, hello: Arc<Hello>, inbox: Inbox, room: Option<Room>) -> Inner {
         Inner {
             backend,
             hello,
             inbox,
+            room,
             phase: watch::Sender::new(Phase::Connecting),
             lost_epoch: AtomicU64::new(0),
             lost: Notify::new(),
@@ -211,9 +217,19 @@ impl Inner {
         }
     }
 
-    /// Puts something into the session's inbox; waits while it is full.
+    /// Puts something into the session's inbox; waits while it is full. What is large waits until it is empty: one at a time.
     pub async fn tell(&self, what: FromServer) {
-        let _ = self.inbox.send(what).await;
+        let bytes = match &what {
+            FromServer::Notification(note) => note.raw.len(),
+            FromServer::Request(request) => request.raw.len(),
+            FromServer::Up(_) | FromServer::Down(_) => 0,
+        };
+        let places = if bytes > LARGE { self.inbox.max_capacity() } else { 1 };
+        if let Ok(mut reserved) = self.inbox.reserve_many(places).await
+            && let Some(place) = reserved.next()
+        {
+            place.send(what);
+        }
     }
 
     /// Hands progress to the call that it is of, when it came on another stream than the call's.

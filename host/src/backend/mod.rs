@@ -96,6 +96,8 @@ pub struct Outbound {
     pub edits: Edits,
     /// The place of `params._meta.progressToken`, where the client gave one.
     pub progress_token_at: Option<std::ops::Range<usize>>,
+    /// Where large messages that come for it get their room. None: it is not limited, because what comes is the gateway's own to keep.
+    pub room: Option<crate::admission::Room>,
 }
 
 /// Where `FromServer` goes. Bounded: a full inbox stops the reader of this upstream, and nobody else.

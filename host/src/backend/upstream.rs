@@ -12,6 +12,7 @@ use super::modern;
 use super::restore::Memo;
 use super::target::{Backend, Target};
 use super::{Hello, Inbox, Outbound, ServerHello, State};
+use crate::admission::Room;
 use crate::protocol::{Incoming, RequestId, Wire, method};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,8 +34,9 @@ pub struct Upstream {
 
 impl Upstream {
     /// Starts connecting. Never fails: a dead backend is `Down`, and is tried again with growing waits until the upstream is closed.
-    pub fn open(backend: Arc<Backend>, hello: Arc<Hello>, inbox: Inbox) -> Arc<Upstream> {
-        let inner = Arc::new(Inner::new(backend, hello, inbox));
+    /// `room`: where large messages that belong to no call get their room from, and all that come out of a pipe.
+    pub fn open(backend: Arc<Backend>, hello: Arc<Hello>, inbox: Inbox, room: Option<Room>) -> Arc<Upstream> {
+        let inner = Arc::new(Inner::new(backend, hello, inbox, room));
         inner.spawn(connect::run(inner.clone()));
         Arc::new(Upstream { inner })
     }
@@ -92,13 +94,14 @@ impl Upstream {
                     receiver
                 });
                 let slot = Slot::default();
-                let exchange = Box::pin(exchange::run(inner.clone(), link.clone(), id, message, slot.clone()));
+                let exchange = Box::pin(exchange::run(inner.clone(), link.clone(), id, message, slot.clone(), out.room));
                 (Way::Http { exchange, slot }, aside)
             }
             Wiring::Pipe(pipe) => {
                 let owns = !is_own_business(&out.request.method);
                 let late = |_| Err(inner.unavailable("it does not read its input", None));
                 let registered = tokio::time::timeout_at(deadline, pipe.call(inner, id, message, owns)).await.unwrap_or_else(late)?;
+                let registered = registered.with_room(out.room);
                 (Way::Pipe(registered), None)
             }
         };

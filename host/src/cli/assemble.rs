@@ -94,9 +94,11 @@ fn settings(config: &Config) -> Settings {
             server_requests: config.limits.server_requests,
             answer_timeout: config.limits.call_timeout,
             replay: ReplayLimits { events: config.limits.replay_events, bytes: config.limits.replay_bytes, time: REPLAY_TIME },
+            admission: config.admission.into(),
         },
         initialize_timeout: config.limits.initialize_timeout,
         list_timeout: config.limits.list_timeout,
         claims: config.auth.claims().clone(),
+        probe: config.admission.probe,
     }
 }

@@ -75,7 +75,11 @@ pub async fn start_from(config: Arc<Config>, policies: Policies, sources: Option
     let policies = Control::new(policies.into_plane(), gateway.clone(), config.clone(), sources);
     let listen: Vec<SocketAddr> = listeners.iter().map(Listener::address).collect();
     let admin = admin_listener.as_ref().map(Listener::address);
-    let limits = ServerLimits { connections: config.limits.connections, header_bytes: config.limits.header_bytes };
+    let limits = ServerLimits {
+        connections: config.limits.connections,
+        header_bytes: config.limits.header_bytes,
+        admission: config.admission.into(),
+    };
     let front = Front::new(gateway.clone(), config.clone());
     let server = Server::new(front.clone(), limits, gateway.metrics().connections.clone());
     for listener in listeners {

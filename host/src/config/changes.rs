@@ -39,6 +39,7 @@ pub fn restart_keys(running: &Config, new: &Config) -> Vec<String> {
     key(running.auth == new.auth, "auth".into());
     key(running.session == new.session, "session".into());
     key(running.limits == new.limits, "limits".into());
+    key(running.admission == new.admission, "admission".into());
     key(running.http == new.http, "http".into());
     key(running.log == new.log, "log".into());
     key(running.shutdown == new.shutdown, "shutdown".into());

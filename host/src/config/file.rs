@@ -53,6 +53,8 @@ pub struct File {
     pub session: Option<SessionFile>,
     /// Bounds on time and memory. Each has a default that suits most deployments.
     pub limits: Option<LimitsFile>,
+    /// What a client may be owed that it does not read, before its session's requests are refused.
+    pub admission: Option<AdmissionFile>,
     /// Which `Host` and `Origin` headers are accepted (protection against DNS rebinding and foreign web pages).
     pub http: Option<HttpFile>,
     /// What is logged, to standard error.
@@ -233,6 +235,37 @@ pub struct LimitsFile {
     /// error. 1 to 4096.
     #[schemars(range(min = 1, max = 4096), extend("default" = 64))]
     pub server_requests: Option<u64>,
+}
+
+/// What a client may be owed that it does not read. It counts against that client's session alone.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Admission")]
+pub struct AdmissionFile {
+    /// Frames that a session may be owed: requests in flight and messages that it has not read. Without credit a request waits for a
+    /// moment and is then refused with 429, before it reaches a backend. 1 to 65536.
+    #[schemars(range(min = 1, max = 65536), extend("default" = 64))]
+    pub frames: Option<u64>,
+    /// Bytes that a session may be owed. At the bound nothing new is admitted, and large answers stay at their backends until the client
+    /// reads. 16KiB to 1GiB.
+    #[schemars(extend("default" = "1MiB"))]
+    pub bytes: Option<Size>,
+    /// A session that is owed something and of which no byte has drained for so long is half-open: without credit its requests are
+    /// refused at once. 100ms to 10m.
+    #[schemars(extend("default" = "5s"))]
+    pub drain_window: Option<Time>,
+    /// How long a request waits for credit while its session reads, and a notification for room on its stream. 0 to 30s.
+    #[schemars(extend("default" = "250ms"))]
+    pub patience: Option<Time>,
+    /// A stream that is half-open for so long is closed; its session goes on, and can be read through a new stream. At least
+    /// `drain_window`. 100ms to 1h.
+    #[schemars(extend("default" = "30s"))]
+    pub teardown_after: Option<Time>,
+    /// Asks the client with a `ping` on its own stream this often, while it is owed something, whether it reads: for clients behind a proxy
+    /// that reads for them. One that does not answer within `drain_window` is half-open. 1s to 1h, or `none`. Off by default because a
+    /// client may ignore pings without being at fault.
+    #[schemars(extend("default" = "none"))]
+    pub probe: Option<MaybeTime>,
 }
 
 /// Which `Host` and `Origin` headers are accepted.

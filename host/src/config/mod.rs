@@ -31,8 +31,8 @@ pub use changes::restart_keys;
 pub use file::{AdminAddress, parse_address};
 pub use hosts::HttpConfig;
 pub use model::{
-    Alias, AliasKind, Backend, Config, DEFAULT_POLICIES, Limits, LogConfig, LogFormat, PolicyConfig, PolicyRef, PolicySource,
-    SHIPPED_POLICIES, SessionConfig, ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
+    AdmissionConfig, Alias, AliasKind, Backend, Config, DEFAULT_POLICIES, Limits, LogConfig, LogFormat, PolicyConfig, PolicyRef,
+    PolicySource, SHIPPED_POLICIES, SessionConfig, ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
 };
 pub use problem::{Place, Problem, Problems};
 pub use resolve::{Overrides, default_cache};

@@ -40,6 +40,7 @@ pub struct Config {
     pub auth: Auth,
     pub session: SessionConfig,
     pub limits: Limits,
+    pub admission: AdmissionConfig,
     pub http: HttpConfig,
     pub log: LogConfig,
     pub shutdown: ShutdownConfig,
@@ -197,6 +198,19 @@ pub struct Limits {
     pub server_requests: usize,
 }
 
+/// What a session may be owed, and when it counts as one that does not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdmissionConfig {
+    pub frames: usize,
+    /// Bytes.
+    pub bytes: usize,
+    pub drain_window: Duration,
+    pub patience: Duration,
+    /// Never less than `drain_window`.
+    pub teardown_after: Duration,
+    pub probe: Option<Duration>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
     pub format: LogFormat,
@@ -261,6 +275,19 @@ impl Default for Limits {
             replay_events: 256,
             replay_bytes: 1 << 20,
             server_requests: 64,
+        }
+    }
+}
+
+impl Default for AdmissionConfig {
+    fn default() -> Self {
+        AdmissionConfig {
+            frames: 64,
+            bytes: 1 << 20,
+            drain_window: Duration::from_secs(5),
+            patience: Duration::from_millis(250),
+            teardown_after: Duration::from_secs(30),
+            probe: None,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::refused::Refused;
 use super::reply::PATIENCE;
 use super::respond::{self, Response};
 use super::{Front, sse};
+use crate::admission::Permit;
 use crate::gateway::Reply;
 use crate::protocol::{Incoming, Wire, method};
 use crate::session::Session;
@@ -29,7 +30,10 @@ pub async fn post(front: &Front, verified: &Verified<'_>, accepts: Accepts, mess
     }
     match messages.len() {
         0 => return Err(Refused::BatchEmpty),
-        n if n > MOST => return Err(Refused::BatchTooLong { limit: MOST }),
+        // Each request needs a frame of credit, and all of them at once.
+        n if n > MOST.min(session.ledger.limits().frames) => {
+            return Err(Refused::BatchTooLong { limit: MOST.min(session.ledger.limits().frames) });
+        }
         _ => {}
     }
     let messages = read(messages)?;
@@ -37,8 +41,19 @@ pub async fn post(front: &Front, verified: &Verified<'_>, accepts: Accepts, mess
     if questions {
         accepts.check_answer()?;
     }
+    let mut admitted = Vec::with_capacity(messages.len());
+    for message in messages {
+        let credit = match &message {
+            Incoming::Request(request) => front.gateway.admit(&session, request).await.map_err(|refusal| {
+                // All or nothing: what was admitted before it is given back.
+                Refused::Gateway { refusal: Box::new(refusal), id: Some(request.id.clone()) }
+            })?,
+            _ => None,
+        };
+        admitted.push((message, credit));
+    }
     // All of it is run even if the client hangs up now.
-    let taken = front.tasks.spawn(take(front.clone(), session.clone(), messages)).await;
+    let taken = front.tasks.spawn(take(front.clone(), session.clone(), admitted)).await;
     let (answers, readers) = taken.map_err(|error| {
         tracing::error!(%error, "taking a batch failed");
         Refused::Broken(None)
@@ -50,16 +65,16 @@ pub async fn post(front: &Front, verified: &Verified<'_>, accepts: Accepts, mess
 }
 
 /// Hands the messages to the gateway in their order. Answers those that are answered at once, and the streams of the others.
-async fn take(front: Front, session: Arc<Session>, messages: Vec<Incoming>) -> (Vec<Wire>, Vec<Reader>) {
+async fn take(front: Front, session: Arc<Session>, messages: Vec<(Incoming, Option<Permit>)>) -> (Vec<Wire>, Vec<Reader>) {
     let mut answers = Vec::new();
     let mut readers = Vec::new();
-    for message in messages {
+    for (message, credit) in messages {
         match message {
             Incoming::Notification(notification) => front.notify(&session, notification).await,
             Incoming::Response(response) => front.answer(&session, response).await,
             Incoming::Request(request) => {
                 let id = request.id.clone();
-                match front.gateway.request(&session, request) {
+                match front.gateway.request(&session, request, credit) {
                     Ok(Reply::Now(answer)) => answers.push(answer),
                     Ok(Reply::Stream(reader)) => readers.push(reader),
                     Err(refusal) => answers.push(refusal.error.to_message(Some(&id))),
@@ -90,8 +105,19 @@ pub(super) async fn answer(
         return sse::batch(&front.gateway, &answers, readers);
     }
     let mut merged = sse::Merged::new(readers);
+    let mut credit: Option<Permit> = None;
     while let Some(frame) = merged.next().await {
         if frame.last {
+            // Their credit returns together: they go out as one.
+            if let Some(permit) = frame.permit {
+                credit = match credit.take() {
+                    None => Some(permit),
+                    Some(mut all) => {
+                        all.join(permit);
+                        Some(all)
+                    }
+                };
+            }
             answers.push(frame.message);
         } else {
             front.cannot_tell(session, frame);
@@ -101,7 +127,7 @@ pub(super) async fn answer(
         // Every request was cancelled.
         return respond::empty(StatusCode::NO_CONTENT);
     }
-    respond::json(StatusCode::OK, array(answers))
+    respond::owed(StatusCode::OK, array(answers), credit)
 }
 
 /// Whether each stream has its answer, and nothing before it, soon enough.

@@ -4,6 +4,7 @@
 //! message go to the socket as they are, only small ones are put together.
 
 use super::refused::Refused;
+use crate::admission::{AHEAD, Meter, Permit};
 use crate::protocol::Wire;
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
@@ -13,6 +14,7 @@ use http_body_util::BodyExt;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -93,8 +95,14 @@ where
     }
 }
 
-/// What a response says.
-pub enum Body {
+/// What a response says. Gives its connection no more than that can write, and returns the credit of what it gave when that has
+/// drained.
+pub struct Body {
+    form: Form,
+    meter: Option<Arc<Meter>>,
+}
+
+enum Form {
     Empty,
     /// A message whose length is known.
     Whole(Parts),
@@ -102,28 +110,51 @@ pub enum Body {
     Events(Events),
 }
 
+/// Bytes of an event, and the credit that they hold.
+pub struct Event {
+    pub wire: Wire,
+    pub permit: Option<Permit>,
+}
+
 /// Buffers in order.
 #[derive(Default)]
 pub struct Parts {
     queue: VecDeque<Bytes>,
     left: u64,
+    permit: Option<Permit>,
 }
 
 /// A stream of encoded events.
 pub struct Events {
-    stream: Pin<Box<dyn Stream<Item = Wire> + Send>>,
+    stream: Pin<Box<dyn Stream<Item = Event> + Send>>,
     parts: Parts,
 }
 
 // === impl Body ===
 
 impl Body {
-    pub fn whole(wire: Wire) -> Self {
-        Body::Whole(Parts::new(wire))
+    pub fn empty() -> Self {
+        Body { form: Form::Empty, meter: None }
     }
 
-    pub fn events(stream: impl Stream<Item = Wire> + Send + 'static) -> Self {
-        Body::Events(Events { stream: Box::pin(stream), parts: Parts::default() })
+    /// One message, and its credit.
+    pub fn whole(wire: Wire, permit: Option<Permit>) -> Self {
+        Body { form: Form::Whole(Parts::new(wire, permit)), meter: None }
+    }
+
+    pub fn events(stream: impl Stream<Item = Event> + Send + 'static) -> Self {
+        Body { form: Form::Events(Events { stream: Box::pin(stream), parts: Parts::default() }), meter: None }
+    }
+
+    /// Which connection carries it. Without one, what is handed out counts as drained.
+    pub(super) fn carried_by(&mut self, meter: Arc<Meter>) {
+        self.meter = Some(meter);
+    }
+}
+
+impl From<Wire> for Event {
+    fn from(wire: Wire) -> Self {
+        Event { wire, permit: None }
     }
 }
 
@@ -132,27 +163,35 @@ impl http_body::Body for Body {
     type Error = Infallible;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let part = match self.get_mut() {
-            Body::Empty => None,
-            Body::Whole(parts) => parts.next(),
-            Body::Events(events) => ready!(events.poll_next(cx)),
+        let body = self.get_mut();
+        if let Some(meter) = &body.meter {
+            ready!(meter.poll_room(cx));
+        }
+        let next = match &mut body.form {
+            Form::Empty => None,
+            Form::Whole(parts) => parts.next(),
+            Form::Events(events) => ready!(events.poll_next(cx)),
         };
-        Poll::Ready(part.map(|part| Ok(Frame::data(part))))
+        let Some((part, permit)) = next else { return Poll::Ready(None) };
+        if let Some(meter) = &body.meter {
+            meter.give(part.len(), permit);
+        }
+        Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Body::Empty => true,
-            Body::Whole(parts) => parts.left == 0,
-            Body::Events(_) => false,
+        match &self.form {
+            Form::Empty => true,
+            Form::Whole(parts) => parts.left == 0,
+            Form::Events(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Body::Empty => SizeHint::with_exact(0),
-            Body::Whole(parts) => SizeHint::with_exact(parts.left),
-            Body::Events(_) => SizeHint::default(),
+        match &self.form {
+            Form::Empty => SizeHint::with_exact(0),
+            Form::Whole(parts) => SizeHint::with_exact(parts.left),
+            Form::Events(_) => SizeHint::default(),
         }
     }
 }
@@ -163,7 +202,7 @@ impl Parts {
     /// Parts below this size are copied together: one write, and one chunk of chunked encoding, for all of them.
     const SMALL: usize = 4096;
 
-    fn new(wire: Wire) -> Self {
+    fn new(wire: Wire, permit: Option<Permit>) -> Self {
         let left = wire.len() as u64;
         let mut queue = VecDeque::new();
         let mut small = BytesMut::new();
@@ -180,26 +219,30 @@ impl Parts {
         if !small.is_empty() {
             queue.push_back(small.freeze());
         }
-        Parts { queue, left }
+        Parts { queue, left, permit }
     }
 
-    fn next(&mut self) -> Option<Bytes> {
-        let part = self.queue.pop_front()?;
+    /// The next piece, not larger than what a connection is given at once, and its share of the credit; the last one takes the frame
+    /// along.
+    fn next(&mut self) -> Option<(Bytes, Option<Permit>)> {
+        let front = self.queue.front_mut()?;
+        let part = if front.len() > AHEAD { Some(front.split_to(AHEAD)) } else { self.queue.pop_front() }?;
         self.left = self.left.saturating_sub(part.len() as u64);
-        Some(part)
+        let permit = if self.left == 0 { self.permit.take() } else { self.permit.as_mut().map(|p| p.split(part.len())) };
+        Some((part, permit))
     }
 }
 
 // === impl Events ===
 
 impl Events {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Bytes, Option<Permit>)>> {
         loop {
             if let Some(part) = self.parts.next() {
                 return Poll::Ready(Some(part));
             }
             match ready!(self.stream.as_mut().poll_next(cx)) {
-                Some(event) => self.parts = Parts::new(event),
+                Some(event) => self.parts = Parts::new(event.wire, event.permit),
                 None => return Poll::Ready(None),
             }
         }
@@ -256,7 +299,7 @@ mod tests {
         for part in [Bytes::from_static(b"a"), Bytes::from_static(b"b"), large.clone(), Bytes::from_static(b"c")] {
             wire.push(part);
         }
-        let mut body = Body::whole(wire);
+        let mut body = Body::whole(wire, None);
         assert_eq!(body.size_hint().exact(), Some(3 + Parts::SMALL as u64));
         let mut got = Vec::new();
         while let Some(frame) = body.frame().now_or_never().unwrap() {

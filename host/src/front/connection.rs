@@ -2,6 +2,7 @@
 
 use super::listener::Server;
 use super::respond::Response;
+use crate::admission::{Metered, Watch};
 use bytes::Bytes;
 use http::Request;
 use hyper::server::conn::http1;
@@ -33,15 +34,22 @@ pub(super) async fn serve<H: Handler>(stream: TcpStream, peer: SocketAddr, serve
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "TCP_NODELAY cannot be set");
     }
+    let stream = Metered::new(stream);
+    let meter = stream.meter().clone();
     let asked = Arc::new(AtomicBool::new(false));
     let service = {
-        let (handler, asked) = (server.handler.clone(), asked.clone());
+        let (handler, asked, meter) = (server.handler.clone(), asked.clone(), meter.clone());
         hyper::service::service_fn(move |request| {
             asked.store(true, Ordering::Relaxed);
-            let handler = handler.clone();
-            async move { Ok::<_, Infallible>(handler.handle(request, peer).await) }
+            let (handler, meter) = (handler.clone(), meter.clone());
+            async move {
+                let mut response = handler.handle(request, peer).await;
+                response.body_mut().carried_by(meter);
+                Ok::<_, Infallible>(response)
+            }
         })
     };
+    let mut watch = Watch::new(meter, server.limits.admission.drain_window, server.limits.admission.teardown_after);
     let head = server.limits.header_bytes.max(8192);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -61,6 +69,11 @@ pub(super) async fn serve<H: Handler>(stream: TcpStream, peer: SocketAddr, serve
                 if let Err(error) = ended {
                     tracing::debug!(%peer, %error, "connection ended");
                 }
+                return;
+            }
+            // After the connection, which may have made it owe something.
+            torn = std::future::poll_fn(|cx| watch.poll(cx)) => {
+                tracing::debug!(%peer, ?torn, "connection ended: its client does not read");
                 return;
             }
             () = server.stopping.cancelled(), if !stopping => {

@@ -1,6 +1,7 @@
 //! Listening sockets: binding, accepting, the limit on connections, and their end.
 
 use super::connection::{self, Handler};
+use crate::admission;
 use crate::telemetry::metrics::Level;
 use std::io;
 use std::net::SocketAddr;
@@ -39,6 +40,8 @@ pub struct ServerLimits {
     pub connections: usize,
     /// Bytes of a request's head. A longer one is answered 431.
     pub header_bytes: usize,
+    /// When a connection whose client does not read is closed.
+    pub admission: admission::Limits,
 }
 
 /// What the connections of one or several listeners share. Dropping it ends none of them: see `stop`.

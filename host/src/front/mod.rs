@@ -1,12 +1,12 @@
 //! The HTTP side: from a socket to a verified request, and from the gateway's answer to bytes.
 //!
 //! Owns the listeners, the connections on them, authentication, the Host and Origin checks, the streamable HTTP transport of
-//! 2025-03-26 to 2025-11-25, and the form of every answer. Never decides where a request goes: that is `gateway`'s. Called by `cli`.
+//! 2025-03-26 to 2025-11-25, HTTP+SSE of 2024-11-05, and the form of every answer. Never decides where a request goes: that is `gateway`'s. Called by `cli`.
 //!
 //! # Layout
 //! `listener`, `connection` (sockets) · `origin`, `auth`, `chamber` (who asks, and for which session) · `accept`, `classify` (what can be
 //! answered, and what it is) · `post`, `batch`, `get`, `delete` (the methods) · `body` (reading and writing) · `reply`, `sse`, `respond`
-//! (answers) · `refused` (why not; `respond` makes HTTP of it).
+//! (answers) · `legacy` (HTTP+SSE) · `refused` (why not; `respond` makes HTTP of it).
 
 mod accept;
 mod auth;
@@ -17,6 +17,7 @@ mod classify;
 mod connection;
 mod delete;
 mod get;
+mod legacy;
 mod listener;
 mod origin;
 mod post;
@@ -70,11 +71,20 @@ pub struct Front {
     body_limit: usize,
     /// Work that was accepted and is seen through though its client hung up. Each task has a deadline.
     tasks: TaskTracker,
+    /// Streams of HTTP+SSE that are open.
+    lines: Arc<legacy::Lines>,
 }
 
 impl Front {
     pub fn new(gateway: Arc<Gateway>, config: Arc<Config>) -> Self {
-        Front { body_limit: config.limits.request_body, gateway, config, anonymous: Principal::anonymous(), tasks: TaskTracker::new() }
+        Front {
+            body_limit: config.limits.request_body,
+            gateway,
+            config,
+            anonymous: Principal::anonymous(),
+            tasks: TaskTracker::new(),
+            lines: Arc::default(),
+        }
     }
 
     /// Waits for what was accepted. Call it when no connection is left, with a deadline.
@@ -89,7 +99,9 @@ impl Front {
         B: http_body::Body<Data = Bytes> + Send,
     {
         let path = normal(head.uri.path());
-        let Some(host) = self.gateway.virtual_host(path) else { return respond::refused(Refused::Path) };
+        let own = self.gateway.virtual_host(path).map(|host| (host, None));
+        let beside = || legacy::beside(&self.gateway, path).map(|(host, part)| (host, Some(part)));
+        let Some((host, part)) = own.or_else(beside) else { return respond::refused(Refused::Path) };
         let page = match origin::check(&self.config.http, head) {
             Ok(page) => page,
             Err(refused) => return respond::refused(refused),
@@ -104,10 +116,14 @@ impl Front {
             tracing::Span::current().record("principal", &**principal.name());
             let named = Named::read(&head.headers);
             let verified = Verified { gateway: &self.gateway, host: host.clone(), principal, headers: &head.headers, named };
-            match head.method {
-                Method::POST => self.post(&verified, body).await,
-                Method::GET => self.get(&verified),
-                _ => self.delete(&verified).await,
+            match (part, &head.method) {
+                (None, &Method::POST) => self.post(&verified, body).await,
+                (None, &Method::GET) => self.get(&verified),
+                (None, _) => self.delete(&verified).await,
+                (Some(legacy::Part::Stream), &Method::GET) => self.open_line(&verified),
+                (Some(legacy::Part::Messages), &Method::POST) => self.post_to_line(&verified, head.uri.query(), body).await,
+                // Clients of both transports try a POST first: it tells them that this is the older one.
+                (Some(_), _) => Err(Refused::Method),
             }
         };
         let mut response = outcome.await.unwrap_or_else(respond::refused);

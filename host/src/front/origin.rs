@@ -51,7 +51,7 @@ impl Page {
     pub fn preflight(&self, head: &Parts) -> Option<Response> {
         self.0.as_ref()?;
         head.headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)?;
-        let mut response = Response::new(Body::Empty);
+        let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         let headers = response.headers_mut();
         let wanted = head.headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).filter(|v| is_name_list(v));

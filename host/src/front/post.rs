@@ -22,10 +22,7 @@ impl Front {
     {
         let accepts = Accepts::read(verified.headers);
         check_content(verified.headers)?;
-        let mut raw = body::read(body, verified.headers, self.body_limit, body::PACE).await?;
-        if raw.starts_with(BYTE_ORDER_MARK) {
-            raw.advance(BYTE_ORDER_MARK.len());
-        }
+        let raw = without_mark(body::read(body, verified.headers, self.body_limit, body::PACE).await?);
         if let Some(messages) = split(&raw) {
             return batch::post(self, verified, accepts, messages?).await;
         }
@@ -55,10 +52,9 @@ impl Front {
             Class::InSession => {
                 let session = verified.session(Some(&request.id))?;
                 let id = request.id.clone();
-                let answer = self
-                    .gateway
-                    .request(&session, request)
-                    .map_err(|refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(id) })?;
+                let refused = |refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(id.clone()) };
+                let credit = self.gateway.admit(&session, &request).await.map_err(refused)?;
+                let answer = self.gateway.request(&session, request, credit).map_err(refused)?;
                 Ok(reply::to_response(self, &session, accepts, answer).await)
             }
         }
@@ -83,8 +79,15 @@ impl Front {
     }
 }
 
+pub fn without_mark(mut raw: Bytes) -> Bytes {
+    if raw.starts_with(BYTE_ORDER_MARK) {
+        raw.advance(BYTE_ORDER_MARK.len());
+    }
+    raw
+}
+
 /// A web page can send some media types to anywhere without asking; JSON is not one of them.
-fn check_content(headers: &HeaderMap) -> Result<(), Refused> {
+pub fn check_content(headers: &HeaderMap) -> Result<(), Refused> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let json = types.next().and_then(|v| v.to_str().ok()).is_some_and(|v| headers::media_type(v) == headers::JSON);
     if !json || types.next().is_some() {

@@ -35,7 +35,7 @@ pub async fn to_response(front: &Front, session: &Arc<Session>, accepts: Accepts
     }
     match timeout(PATIENCE, reader.peek()).await {
         Ok(Some(true)) if accepts.json => match reader.next().await {
-            Some(frame) => respond::json(StatusCode::OK, frame.message),
+            Some(frame) => respond::owed(StatusCode::OK, frame.message, frame.permit),
             None => sse::nothing(),
         },
         // Cancelled by the client: there is no answer, and nothing to come back for.
@@ -48,7 +48,7 @@ pub async fn to_response(front: &Front, session: &Arc<Session>, accepts: Accepts
 async fn only_json(front: &Front, session: &Arc<Session>, mut reader: Reader) -> Response {
     while let Some(frame) = reader.next().await {
         if frame.last {
-            return respond::json(StatusCode::OK, frame.message);
+            return respond::owed(StatusCode::OK, frame.message, frame.permit);
         }
         front.cannot_tell(session, frame);
     }

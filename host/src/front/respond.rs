@@ -4,6 +4,7 @@
 
 use super::body::Body;
 use super::refused::Refused;
+use crate::admission::Permit;
 use crate::gateway::Refusal;
 use crate::protocol::{RequestId, RpcError, Version, Wire, codes, headers};
 use http::{HeaderValue, StatusCode, header};
@@ -19,14 +20,19 @@ const EVENT_STREAM: HeaderValue = HeaderValue::from_static(headers::EVENT_STREAM
 
 /// A message as the whole answer.
 pub fn json(status: StatusCode, message: Wire) -> Response {
-    let mut response = with(status, Body::whole(message));
+    owed(status, message, None)
+}
+
+/// As `json`, for a message that is owed to a session.
+pub fn owed(status: StatusCode, message: Wire, permit: Option<Permit>) -> Response {
+    let mut response = with(status, Body::whole(message, permit));
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     response
 }
 
 /// A status that says everything.
 pub fn empty(status: StatusCode) -> Response {
-    with(status, Body::Empty)
+    with(status, Body::empty())
 }
 
 /// An event stream. The headers keep caches and proxies from holding it back.

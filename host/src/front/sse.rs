@@ -3,7 +3,7 @@
 //! Reads from a stream only as fast as the socket takes the events, so that a client that does not read stops its own calls and nothing
 //! else. Dropping the body detaches from the session: the call goes on.
 
-use super::body::Body;
+use super::body::{Body, Event};
 use super::respond::{self, Response};
 use crate::gateway::Gateway;
 use crate::protocol::{Wire, sse};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 /// A comment goes out after so long a silence: proxies commonly cut what is silent for 30 to 60 s.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// How long a client should wait before it comes back to a stream that was cut.
 const RETRY: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ enum Source {
 
 struct Carrier {
     /// Goes out before anything from the source.
-    first: VecDeque<Wire>,
+    first: VecDeque<Event>,
     source: Source,
     gateway: Arc<Gateway>,
     _open: LevelGuard,
@@ -46,7 +46,7 @@ struct Carrier {
 
 /// One complete message as an event stream, for clients that read nothing else.
 pub fn single(message: &Wire) -> Response {
-    respond::events(Body::whole(sse::message(None, message)))
+    respond::events(Body::whole(sse::message(None, message), None))
 }
 
 /// The stream of a call or of the session, from now on.
@@ -54,7 +54,7 @@ pub fn stream(gateway: &Arc<Gateway>, session: &Session, reader: Reader) -> Resp
     let at = reader.make_resumable();
     let mut first = VecDeque::new();
     if session.version().has_priming_event() {
-        first.push_back(sse::priming(&at.to_string(), RETRY));
+        first.push_back(sse::priming(&at.to_string(), RETRY).into());
     }
     events(gateway, first, Source::One(reader))
 }
@@ -66,16 +66,16 @@ pub fn resumed(gateway: &Arc<Gateway>, reader: Reader) -> Response {
 
 /// Messages that are known, then what comes from several streams until each has its answer.
 pub fn batch(gateway: &Arc<Gateway>, known: &[Wire], readers: Vec<Reader>) -> Response {
-    let first = known.iter().map(|message| sse::message(None, message)).collect();
+    let first = known.iter().map(|message| sse::message(None, message).into()).collect();
     events(gateway, first, Source::Many(Merged::new(readers)))
 }
 
 /// A stream that says nothing.
 pub fn nothing() -> Response {
-    respond::events(Body::Empty)
+    respond::events(Body::empty())
 }
 
-fn events(gateway: &Arc<Gateway>, first: VecDeque<Wire>, source: Source) -> Response {
+fn events(gateway: &Arc<Gateway>, first: VecDeque<Event>, source: Source) -> Response {
     let carrier = Carrier { first, source, gateway: gateway.clone(), _open: gateway.metrics().streams_open.enter() };
     respond::events(Body::events(stream::unfold(carrier, Carrier::next)))
 }
@@ -85,6 +85,11 @@ fn events(gateway: &Arc<Gateway>, first: VecDeque<Wire>, source: Source) -> Resp
 impl Merged {
     pub fn new(readers: Vec<Reader>) -> Self {
         Merged { pending: readers.into_iter().map(Self::frame_of).collect() }
+    }
+
+    /// One more.
+    pub fn push(&mut self, reader: Reader) {
+        self.pending.push(Self::frame_of(reader));
     }
 
     fn frame_of(mut reader: Reader) -> BoxFuture<'static, (Reader, Option<Frame>)> {
@@ -110,7 +115,7 @@ impl Merged {
 // === impl Carrier ===
 
 impl Carrier {
-    async fn next(mut self) -> Option<(Wire, Self)> {
+    async fn next(mut self) -> Option<(Event, Self)> {
         if let Some(event) = self.first.pop_front() {
             return Some((event, self));
         }
@@ -122,7 +127,7 @@ impl Carrier {
             }
         };
         let event = match timeout(KEEP_ALIVE, frame).await {
-            Err(_) => sse::keep_alive(),
+            Err(_) => sse::keep_alive().into(),
             Ok(Some(frame)) => match self.source {
                 Source::One(_) => {
                     let id = frame.event.to_string();
@@ -130,14 +135,14 @@ impl Carrier {
                         // "After the JSON-RPC response has been sent, the server SHOULD terminate the SSE stream."
                         self.source = Source::Done;
                     }
-                    sse::message(Some(&id), &frame.message)
+                    Event { wire: sse::message(Some(&id), &frame.message), permit: frame.permit }
                 }
-                _ => sse::message(None, &frame.message),
+                _ => Event { wire: sse::message(None, &frame.message), permit: frame.permit },
             },
             // A gateway that stops tells its clients when to come back; a stream that has nothing more to say just ends.
             Ok(None) if matches!(self.source, Source::One(_)) && !self.gateway.ready() => {
                 self.source = Source::Done;
-                sse::retry(RETRY)
+                sse::retry(RETRY).into()
             }
             Ok(None) => return None,
         };

@@ -1,8 +1,9 @@
 //! Requests of servers to the client, and what the client sends that is no request: answers, cancellations, progress.
 
 use super::Gateway;
+use super::probe::PROBE;
 use crate::protocol::{Edits, Notification, Request, RequestId, Response, RpcError, Wire, codes, method};
-use crate::session::streams::StreamId;
+use crate::session::streams::{Noted, Rule, StreamId};
 use crate::session::{Question, Session};
 use crate::telemetry::metrics::IsolationSignal;
 use bytes::Bytes;
@@ -42,18 +43,20 @@ impl Gateway {
             edits.replace(token.at, id.raw().clone());
         }
         let message = request.rewritten(&id, edits);
-        let pushed = session.streams.push(stream, message, false).await;
-        if pushed == crate::session::streams::Pushed::Gone {
-            session.asked.take(number);
-            return Err(RpcError::new(codes::CLIENT_GONE, "the client has closed the stream that this request belongs to"));
-        }
-        Ok(())
+        let refused = match session.streams.note(stream, message, Rule::Ask).await {
+            Noted::Gone => RpcError::new(codes::CLIENT_GONE, "the client has closed the stream that this request belongs to"),
+            Noted::Dropped => RpcError::new(codes::CLIENT_GONE, "the client does not read its stream, so it cannot be asked now"),
+            _ => return Ok(()),
+        };
+        session.asked.take(number);
+        Err(refused)
     }
 
     /// The client's answer to a question: to the backend that asked, under its id.
     pub(super) async fn client_answer(self: &Arc<Self>, session: &Arc<Session>, response: Response) {
         let question = response.id.as_ref().and_then(RequestId::as_number).and_then(|n| session.asked.take(n));
         match question {
+            Some(question) if question.backend == PROBE => self.probe_answered(session),
             Some(question) => {
                 let message = response.rewritten(&question.id, Edits::new());
                 self.respond(session, question.backend, message).await;
@@ -87,7 +90,7 @@ impl Gateway {
             Some((number, question)) => {
                 let mut edits = Edits::new();
                 edits.replace(id.at, Bytes::from(number.to_string()));
-                session.streams.push(question.stream, edits.apply(&notification.raw), false).await;
+                session.streams.note(question.stream, edits.apply(&notification.raw), Rule::Keep).await;
             }
             None => self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownCancelId),
         }

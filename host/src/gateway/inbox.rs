@@ -5,15 +5,11 @@ use super::capabilities::has;
 use crate::backend::{FromServer, Outbound, ServerHello};
 use crate::protocol::{Edits, Notification, Wire, codes, json, method};
 use crate::session::Session;
-use crate::session::streams::{STANDALONE, StreamId};
+use crate::session::streams::{Noted, Rule, STANDALONE, StreamId};
 use crate::telemetry::metrics::{Dropped, IsolationSignal};
 use lockgate_policy::Kind;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 use tokio::sync::mpsc;
-
-/// How long a message outside of calls waits for a client that does not read its stream, before it is dropped and counted.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Gateway {
     /// Serves the inbox of one upstream until the upstream or the session ends. Holds the session only while a message is handled.
@@ -43,7 +39,7 @@ impl Gateway {
         if let (Some(level), true, Some(upstream)) =
             (session.level(), has(&hello.capabilities, "logging"), session.upstreams().get(backend))
         {
-            let out = Outbound { request: level, edits: Edits::new(), progress_token_at: None };
+            let out = Outbound { request: level, edits: Edits::new(), progress_token_at: None, room: None };
             if let Ok(mut call) = upstream.call(out, session.host.backends[backend].timeouts.list).await {
                 call.next().await;
             }
@@ -97,17 +93,12 @@ impl Gateway {
         self.notify(session, stream, codes::notification(&notification.method, None), true).await;
     }
 
-    /// Puts a notification on a stream. On a call's stream it waits as long as the call does; on the standalone stream a client that does
-    /// not read holds up this backend's messages for a moment, then they are dropped.
+    /// Puts a notification on a stream. A client that does not read holds up this backend's messages for a moment; then one that can be
+    /// merged is, and another is dropped and counted.
     pub(super) async fn notify(&self, session: &Session, stream: StreamId, message: Wire, merge: bool) {
-        let push = async {
-            if merge { session.streams.push_merged(stream, message).await } else { session.streams.push(stream, message, false).await }
-        };
-        if stream != STANDALONE {
-            push.await;
-        } else if tokio::time::timeout(PATIENCE, push).await.is_err() {
+        let rule = if merge { Rule::Merge } else { Rule::Drop };
+        if session.streams.note(stream, message, rule).await == Noted::Dropped {
             self.metrics.notifications_dropped_total.inc(Dropped::NotRead);
-            tracing::debug!(session = %session.tag(), "a notification was dropped: the client does not read its stream");
         }
     }
 }

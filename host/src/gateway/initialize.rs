@@ -1,6 +1,7 @@
 //! initialize: a new session, with an upstream of its own to every backend, opened side by side within one time limit.
 
 use super::{Gateway, Refusal, capabilities};
+use crate::admission::{Ledger, Room};
 use crate::backend::{FromServer, Hello, ServerHello, Upstream};
 use crate::protocol::json::Object;
 use crate::protocol::{Request, RpcError, Version, Wire, codes, json};
@@ -41,7 +42,8 @@ impl Gateway {
         let key = SessionKey { principal, virtual_host: host.path.clone(), id };
         let counted = self.metrics.sessions.enter();
         let claims = self.claims(key.principal.name());
-        let session = Session::new(key, tag.clone(), client.clone(), host.clone(), claims, self.settings.session, (place, counted));
+        let ledger = Ledger::new(self.settings.session.admission, tag.clone(), self.metrics.owed.clone());
+        let session = Session::new(key, tag.clone(), client.clone(), host.clone(), claims, self.settings.session, ledger, (place, counted));
         // Before anything is begun on behalf of whoever it is: no backend hears of a session that policies refuse.
         let chain = session.published().chain().clone();
         if let Some(refused) = chain.opened(&session.view()).await.map_err(|e| Refusal::policy_failed(&e))? {
@@ -59,10 +61,11 @@ impl Gateway {
         let upstreams = host
             .backends
             .iter()
-            .map(|backend| {
+            .enumerate()
+            .map(|(lane, backend)| {
                 let (inbox, messages) = mpsc::channel::<FromServer>(INBOX);
                 inboxes.push(messages);
-                Upstream::open(backend.clone(), hello.clone(), inbox)
+                Upstream::open(backend.clone(), hello.clone(), inbox, Some(Room::new(session.ledger.clone(), lane)))
             })
             .collect();
         session.set_upstreams(upstreams);
@@ -90,6 +93,7 @@ impl Gateway {
         }
         let answer = answer(&request, &session, &hellos);
         unfinished.session = None;
+        self.start_probe(&session);
         self.registry.insert(session.clone());
         self.metrics.sessions_total.inc(SessionEvent::Opened);
         tracing::info!(

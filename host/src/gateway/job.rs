@@ -1,6 +1,7 @@
 //! One request of a client while it is worked on: its registration, its stream, its end.
 
 use super::{Gateway, Refusal, Reply};
+use crate::admission::{Permit, Room};
 use crate::backend::BackendError;
 use crate::protocol::{Request, RequestId, RpcError, Wire, codes, json};
 use crate::session::streams::StreamId;
@@ -8,13 +9,15 @@ use crate::session::{Begin, CallControl, Session};
 use crate::telemetry::metrics::{Admission, Method, Outcome as Counted};
 use http::StatusCode;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A request, and where its frames go.
 pub(super) struct Job {
     pub request: Request,
     pub stream: StreamId,
     pub control: CallControl,
+    /// Room for what backends send for it.
+    rooms: Arc<Mutex<Vec<Room>>>,
 }
 
 /// How a request ended.
@@ -46,12 +49,25 @@ impl Job {
     pub fn id(&self) -> &RequestId {
         &self.request.id
     }
+
+    /// Where messages from `backend` get their room. What they hold is given back when the answer is queued, or the job is over.
+    pub fn room(&self, backend: usize) -> Room {
+        let room = Room::new(self.session().ledger.clone(), backend);
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner).push(room.clone());
+        room
+    }
 }
 
 impl Gateway {
     /// Registers the request, opens its stream and runs `work` in a task of the session. Every request gets exactly one answer,
     /// unless its client cancelled it.
-    pub(super) fn run<F, W>(self: &Arc<Self>, session: &Arc<Session>, request: Request, work: W) -> Result<Reply, Refusal>
+    pub(super) fn run<F, W>(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        request: Request,
+        credit: Option<Permit>,
+        work: W,
+    ) -> Result<Reply, Refusal>
     where
         F: Future<Output = Outcome> + Send,
         W: FnOnce(Arc<Gateway>, Arc<Job>) -> F + Send + 'static,
@@ -84,13 +100,14 @@ impl Gateway {
         self.metrics.admission_total.inc(Admission::Admitted);
         let reader = session.streams.open();
         let id = request.id.clone();
-        let job = Arc::new(Job { request, stream: reader.stream(), control });
+        let job = Arc::new(Job { request, stream: reader.stream(), control, rooms: Arc::default() });
         let (gateway, session) = (self.clone(), session.clone());
         let tracked = self.calls.token();
         let started = std::time::Instant::now();
         session.clone().spawn_closing(async move {
             let _tracked = tracked;
             let (stream, method) = (job.stream, job.request.method.clone());
+            let rooms = job.rooms.clone();
             let outcome = tokio::select! {
                 biased;
                 () = session.ended().cancelled() => Outcome::Error(BackendError::Closed.to_rpc()),
@@ -100,11 +117,11 @@ impl Gateway {
             session.asked.end_of_stream(stream);
             let counted = match outcome {
                 Outcome::Answer(answer) => {
-                    session.streams.push(stream, answer, true).await;
+                    session.streams.answer(stream, answer, credit);
                     Counted::Ok
                 }
                 Outcome::Error(error) => {
-                    session.streams.push(stream, error.to_message(Some(&id)), true).await;
+                    session.streams.answer(stream, error.to_message(Some(&id)), credit);
                     match error.code {
                         codes::BACKEND_TIMEOUT => Counted::Timeout,
                         codes::BACKEND_UNAVAILABLE => Counted::Unavailable,
@@ -113,6 +130,8 @@ impl Gateway {
                 }
                 Outcome::Cancelled => Counted::Cancelled,
             };
+            // What was read for it is owed by now, or is not wanted.
+            drop(rooms);
             session.streams.finish(stream);
             session.touch();
             gateway.metrics.requests_total.inc(Method::of(&method), counted);

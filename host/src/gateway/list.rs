@@ -113,7 +113,7 @@ impl Gateway {
         let session = job.session();
         let limit = session.host.backends[backend].timeouts.list.min(self.settings.list_timeout);
         // Progress of one of several lists means nothing to the client: the token is not passed on.
-        let out = Outbound { request: job.request.clone(), edits, progress_token_at: None };
+        let out = Outbound { request: job.request.clone(), edits, progress_token_at: None, room: None };
         match self.send(job, backend, out, None, limit).await {
             Relayed::Answer(response) if response.ok => {
                 let page = Page::of(kind, &response);
@@ -229,7 +229,7 @@ impl Gateway {
         limit: Duration,
     ) -> Result<Page, BackendError> {
         let upstream = session.upstreams().get(backend).ok_or(BackendError::Closed)?;
-        let mut call = upstream.call(Outbound { request, edits: Edits::new(), progress_token_at: None }, limit).await?;
+        let mut call = upstream.call(Outbound { request, edits: Edits::new(), progress_token_at: None, room: None }, limit).await?;
         let broken = |reason: String| BackendError::Protocol { backend: upstream.name().clone(), reason };
         loop {
             match call.next().await {

@@ -1,6 +1,7 @@
 //! What a client can ask for, one file per thing. Tells the story of a request in the order in which it happens: session, name,
 //! backend, answer. Knows no HTTP: `front` hands in messages and takes out frames.
 
+mod admit;
 mod ask;
 mod call;
 mod capabilities;
@@ -12,6 +13,8 @@ mod job;
 mod lifetime;
 mod list;
 mod logging;
+mod overview;
+mod probe;
 mod publish;
 mod relay;
 mod resolve;
@@ -22,7 +25,9 @@ mod uris;
 pub use crate::session::VirtualHost;
 pub use explain::Explained;
 pub use initialize::Opened;
+pub use overview::Overview;
 
+use crate::admission::Permit;
 use crate::catalog::cursor::Cursors;
 use crate::protocol::{Notification, Request, Response, RpcError, Wire, codes, method};
 use crate::session::streams::{EventId, Reader};
@@ -68,6 +73,8 @@ pub struct Settings {
     pub list_timeout: Duration,
     /// What is known of principals beyond their names.
     pub claims: HashMap<Arc<str>, Arc<Claims>>,
+    /// How often a client is asked on its own stream whether it reads.
+    pub probe: Option<Duration>,
 }
 
 /// Time that the end of a session may take: upstream DELETEs and children.
@@ -166,8 +173,8 @@ impl Gateway {
     }
 
     /// Takes a request of a session. Does not wait: what takes time runs in a task that the session owns, and goes on when the HTTP
-    /// connection is gone.
-    pub fn request(self: &Arc<Self>, session: &Arc<Session>, request: Request) -> Result<Reply, Refusal> {
+    /// connection is gone. `credit` is what `admit` gave for it; it returns when the answer has drained.
+    pub fn request(self: &Arc<Self>, session: &Arc<Session>, request: Request, credit: Option<Permit>) -> Result<Reply, Refusal> {
         if !self.ready() {
             return Err(Refusal::stopping());
         }
@@ -179,19 +186,19 @@ impl Gateway {
             method::INITIALIZE => {
                 Ok(Reply::Now(RpcError::new(codes::INVALID_REQUEST, "this session is initialized already").to_message(Some(&request.id))))
             }
-            method::TOOLS_LIST => self.run(session, request, |g, job| async move { g.list(&job, Kind::Tool).await }),
-            method::PROMPTS_LIST => self.run(session, request, |g, job| async move { g.list(&job, Kind::Prompt).await }),
-            method::RESOURCES_LIST => self.run(session, request, |g, job| async move { g.list(&job, Kind::Resource).await }),
+            method::TOOLS_LIST => self.run(session, request, credit, |g, job| async move { g.list(&job, Kind::Tool).await }),
+            method::PROMPTS_LIST => self.run(session, request, credit, |g, job| async move { g.list(&job, Kind::Prompt).await }),
+            method::RESOURCES_LIST => self.run(session, request, credit, |g, job| async move { g.list(&job, Kind::Resource).await }),
             method::RESOURCES_TEMPLATES_LIST => {
-                self.run(session, request, |g, job| async move { g.list(&job, Kind::ResourceTemplate).await })
+                self.run(session, request, credit, |g, job| async move { g.list(&job, Kind::ResourceTemplate).await })
             }
-            method::TOOLS_CALL => self.run(session, request, |g, job| async move { g.call_named(&job, Kind::Tool).await }),
-            method::PROMPTS_GET => self.run(session, request, |g, job| async move { g.call_named(&job, Kind::Prompt).await }),
-            method::RESOURCES_READ => self.run(session, request, |g, job| async move { g.read_resource(&job).await }),
-            method::RESOURCES_SUBSCRIBE => self.run(session, request, |g, job| async move { g.subscribe(&job).await }),
-            method::RESOURCES_UNSUBSCRIBE => self.run(session, request, |g, job| async move { g.unsubscribe(&job).await }),
-            method::COMPLETE => self.run(session, request, |g, job| async move { g.complete(&job).await }),
-            method::SET_LEVEL => self.run(session, request, |g, job| async move { g.set_level(&job).await }),
+            method::TOOLS_CALL => self.run(session, request, credit, |g, job| async move { g.call_named(&job, Kind::Tool).await }),
+            method::PROMPTS_GET => self.run(session, request, credit, |g, job| async move { g.call_named(&job, Kind::Prompt).await }),
+            method::RESOURCES_READ => self.run(session, request, credit, |g, job| async move { g.read_resource(&job).await }),
+            method::RESOURCES_SUBSCRIBE => self.run(session, request, credit, |g, job| async move { g.subscribe(&job).await }),
+            method::RESOURCES_UNSUBSCRIBE => self.run(session, request, credit, |g, job| async move { g.unsubscribe(&job).await }),
+            method::COMPLETE => self.run(session, request, credit, |g, job| async move { g.complete(&job).await }),
+            method::SET_LEVEL => self.run(session, request, credit, |g, job| async move { g.set_level(&job).await }),
             other => {
                 session.touch();
                 let error = RpcError::new(codes::METHOD_NOT_FOUND, format!("method `{}` is not known", shorten(other)));
@@ -241,7 +248,8 @@ impl Refusal {
         Refusal { status, error, retry_after: None }
     }
 
-    fn stopping() -> Self {
+    /// The process is on its way out.
+    pub fn stopping() -> Self {
         Refusal {
             status: StatusCode::SERVICE_UNAVAILABLE,
             error: RpcError::new(codes::OVERLOADED, "the gateway is shutting down; try again in a moment"),

@@ -2,11 +2,12 @@
 
 use super::Gateway;
 use super::job::{Job, Outcome};
+use crate::admission::Room;
 use crate::backend::{BackendError, Call, CallEvent, Outbound};
 use crate::catalog::Published;
 use crate::protocol::{Edits, Request, RequestId, Response};
 use crate::session::Session;
-use crate::session::streams::StreamId;
+use crate::session::streams::{Rule, StreamId};
 use crate::telemetry::metrics::IsolationSignal;
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -25,7 +26,8 @@ impl Gateway {
     pub(super) async fn relay(self: &Arc<Self>, job: &Job, backend: usize, edits: Edits, limit: Duration) -> Relayed {
         // A token of the wrong type is not mapped; the backend is the judge of what it gets.
         let token = job.request.progress_token().unwrap_or_default();
-        let out = Outbound { request: job.request.clone(), edits, progress_token_at: token.as_ref().map(|t| t.at.clone()) };
+        let progress_token_at = token.as_ref().map(|t| t.at.clone());
+        let out = Outbound { request: job.request.clone(), edits, progress_token_at, room: Some(job.room(backend)) };
         self.send(job, backend, out, token.map(|t| t.value), limit).await
     }
 
@@ -40,6 +42,7 @@ impl Gateway {
     ) -> Relayed {
         let session = job.session();
         let Some(upstream) = session.upstreams().get(backend) else { return Relayed::Failed(BackendError::Closed) };
+        let room = out.room.clone();
         let mut call = {
             let start = async {
                 upstream.ready(session.host.backends[backend].timeouts.initialize).await?;
@@ -57,7 +60,7 @@ impl Gateway {
         let ended = tokio::select! {
             biased;
             () = job.control.cancelled() => None,
-            ended = self.drive(session, backend, &mut call, job.stream, token.as_ref()) => Some(ended),
+            ended = self.drive(session, backend, &mut call, job.stream, token.as_ref(), room.as_ref()) => Some(ended),
         };
         match ended {
             Some(Ok(response)) => Relayed::Answer(response),
@@ -82,6 +85,7 @@ impl Gateway {
         call: &mut Call,
         stream: StreamId,
         token: Option<&RequestId>,
+        room: Option<&Room>,
     ) -> Result<Response, BackendError> {
         loop {
             match call.next().await {
@@ -93,10 +97,14 @@ impl Gateway {
                     Some(token) => {
                         let mut edits = Edits::new();
                         edits.replace(token_at, token.raw().clone());
-                        session.streams.push(stream, edits.apply(&message.raw), false).await;
+                        session.streams.note(stream, edits.apply(&message.raw), Rule::Replace(token.clone())).await;
                     }
                     None => self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownProgressToken),
                 },
+            }
+            // It is owed to the client by now, or dropped.
+            if let Some(room) = room {
+                room.keep(None);
             }
         }
     }

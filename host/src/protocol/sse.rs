@@ -67,6 +67,11 @@ impl Decoder {
         self.buffer.extend_from_slice(chunk);
     }
 
+    /// Bytes of the event that is not complete yet.
+    pub fn held(&self) -> usize {
+        self.buffer.len() + self.data.len() + self.event.data.as_ref().map_or(0, Bytes::len)
+    }
+
     /// The next complete event, if there is one.
     pub fn next_event(&mut self) -> Result<Option<Event>, TooLarge> {
         while let Some(line) = self.line() {
@@ -196,6 +201,11 @@ pub fn priming(id: &str, retry: Duration) -> Wire {
 /// A hint to reconnect after `retry`, sent before the gateway itself ends a stream.
 pub fn retry(retry: Duration) -> Wire {
     Wire::from(format!("retry: {}\n\n", retry.as_millis()))
+}
+
+/// An event of another name than `message`; `data` is one line.
+pub fn named(event: &str, data: &str) -> Wire {
+    Wire::from(format!("event: {event}\ndata: {data}\n\n"))
 }
 
 /// A comment line: keeps a connection open, says nothing.

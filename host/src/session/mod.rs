@@ -17,6 +17,7 @@ pub use key::{Principal, SessionId, SessionKey};
 pub use registry::{Found, Full, Place, Registry, RegistryLimits};
 pub use virtual_host::{LastNames, VirtualHost};
 
+use crate::admission::Ledger;
 use crate::backend::{ServerHello, State, Upstream};
 use crate::catalog::{KINDS, Published, Table, Target};
 use crate::protocol::{Request, Version};
@@ -66,6 +67,8 @@ pub struct SessionLimits {
     /// How long such a request may wait.
     pub answer_timeout: Duration,
     pub replay: ReplayLimits,
+    /// What the client may be owed.
+    pub admission: crate::admission::Limits,
 }
 
 pub struct Session {
@@ -82,6 +85,8 @@ pub struct Session {
     /// Kinds of lists whose change the client is still to be told, as bits; and [`TELLING`].
     news: AtomicU8,
     pub streams: Arc<Streams>,
+    /// What the client is owed, over all its streams.
+    pub ledger: Arc<Ledger>,
     pub asked: Asked,
     calls: calls::Calls,
     upstreams: OnceLock<Vec<Arc<Upstream>>>,
@@ -120,6 +125,7 @@ impl Session {
         host: Arc<VirtualHost>,
         claims: Arc<Claims>,
         limits: SessionLimits,
+        ledger: Arc<Ledger>,
         place: (Place, LevelGuard),
     ) -> Arc<Self> {
         Arc::new(Session {
@@ -132,7 +138,8 @@ impl Session {
             announced: Mutex::new(vec![None; host.backends.len()]),
             client,
             host,
-            streams: Arc::new(Streams::new(limits.replay)),
+            streams: Arc::new(Streams::new(limits.replay, ledger.clone())),
+            ledger,
             asked: Asked::new(limits.server_requests, limits.answer_timeout),
             calls: calls::Calls::new(limits.in_flight),
             upstreams: OnceLock::new(),
@@ -388,6 +395,7 @@ impl Session {
         /// Calls need a moment to be answered; they do not wait for anybody.
         const CLOSE_GRACE: Duration = Duration::from_millis(500);
         self.ended.cancel();
+        self.ledger.stop_proving(std::time::Instant::now());
         self.tasks.close();
         let _ = tokio::time::timeout(CLOSE_GRACE.min(limit), self.tasks.wait()).await;
         self.streams.close();

@@ -5,6 +5,7 @@
 use super::link::{Head, HttpLink};
 use super::messages::{Cursor, Messages, ReadError};
 use super::sink::{Answered, Sink, take};
+use crate::admission::Room;
 use crate::backend::call::Slot;
 use crate::backend::error::BackendError;
 use crate::backend::inner::Inner;
@@ -21,7 +22,15 @@ const RETRY_RANGE: (Duration, Duration) = (Duration::from_millis(10), Duration::
 /// Attempts to resume in a row that bring no event. The waits double: about 7 s with the default.
 const FRUITLESS: u32 = 3;
 
-pub async fn run(inner: Arc<Inner>, link: Arc<Link>, id: u64, message: Wire, slot: Slot) -> Result<Response, BackendError> {
+/// `room`: where a large answer gets its room from.
+pub async fn run(
+    inner: Arc<Inner>,
+    link: Arc<Link>,
+    id: u64,
+    message: Wire,
+    slot: Slot,
+    room: Option<Room>,
+) -> Result<Response, BackendError> {
     let mut link = link;
     let mut repeated = false;
     loop {
@@ -29,7 +38,7 @@ pub async fn run(inner: Arc<Inner>, link: Arc<Link>, id: u64, message: Wire, slo
         slot.set_sent(true);
         let response = http.post(&inner, &message).await?;
         match http.head(&inner, id, response).await {
-            Head::Open(response) => return read(&inner, http, response, id, &slot).await,
+            Head::Open(response) => return read(&inner, http, response, id, &slot, room).await,
             Head::Answer(response) => return Ok(response),
             Head::Refused(error) => return Err(error),
             // Refused, so not run: it may be sent once more, in the new session.
@@ -44,10 +53,17 @@ pub async fn run(inner: Arc<Inner>, link: Arc<Link>, id: u64, message: Wire, slo
     }
 }
 
-async fn read(inner: &Arc<Inner>, http: &HttpLink, response: HttpResponse<Body>, id: u64, slot: &Slot) -> Result<Response, BackendError> {
+async fn read(
+    inner: &Arc<Inner>,
+    http: &HttpLink,
+    response: HttpResponse<Body>,
+    id: u64,
+    slot: &Slot,
+    room: Option<Room>,
+) -> Result<Response, BackendError> {
     let mut cursor = Cursor::default();
     let mut fruitless = 0;
-    let mut messages = match Messages::open(response, inner.backend.limits.message).await {
+    let mut messages = match Messages::open(response, inner.backend.limits.message, room.clone()).await {
         Ok(messages) => messages,
         Err(error) => return Err(inner.unread(error)),
     };
@@ -82,7 +98,7 @@ async fn read(inner: &Arc<Inner>, http: &HttpLink, response: HttpResponse<Body>,
             let Ok(response) = http.get(inner, Some(&last)).await else { continue };
             let status = response.status();
             if status.is_success() {
-                if let Ok(messages) = Messages::open(response, inner.backend.limits.message).await {
+                if let Ok(messages) = Messages::open(response, inner.backend.limits.message, room.clone()).await {
                     break messages;
                 }
             } else if !(status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS) {

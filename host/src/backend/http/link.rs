@@ -190,7 +190,7 @@ impl HttpLink {
         response: HttpResponse<Body>,
         sink: &Sink<'_>,
     ) -> Result<Response, BackendError> {
-        let mut messages = Messages::open(response, inner.backend.limits.message).await.map_err(|e| inner.unread(e))?;
+        let mut messages = Messages::open(response, inner.backend.limits.message, None).await.map_err(|e| inner.unread(e))?;
         let mut cursor = Cursor::default();
         while let Some(raw) = messages.next(&mut cursor).await.map_err(|e| inner.unread(e))? {
             if let Answered::Yes(answer) = take(inner, Some(id), raw, sink).await? {

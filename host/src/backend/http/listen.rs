@@ -74,7 +74,7 @@ pub async fn run(inner: Arc<Inner>) {
             cursor.resumed = cursor.last_id.is_some();
             opened_in = link.epoch;
             let since = Instant::now();
-            if let Ok(mut messages) = Messages::open(response, inner.backend.limits.message).await {
+            if let Ok(mut messages) = Messages::open(response, inner.backend.limits.message, inner.room.clone()).await {
                 if !messages.is_stream() {
                     return End::NotHere;
                 }

@@ -3,6 +3,7 @@
 //! What the body is, is decided by its first byte: servers get the content type wrong more often than the body.
 
 use super::client;
+use crate::admission::{Reading, Room};
 use crate::protocol::sse::{Decoder, Event};
 use crate::protocol::{Incoming, headers, message};
 use bytes::{Bytes, BytesMut};
@@ -91,11 +92,15 @@ pub struct Messages {
     waiting: VecDeque<Bytes>,
     limit: usize,
     expected: usize,
+    room: Option<Room>,
+    /// What the message that is being read holds of the room.
+    reading: Option<Reading>,
 }
 
 impl Messages {
-    /// Reads as far as it takes to know the form. `limit`: bytes of one message.
-    pub async fn open(response: Response<Body>, limit: usize) -> Result<Messages, ReadError> {
+    /// Reads as far as it takes to know the form. `limit`: bytes of one message. `room`: where a large one gets its room from; without,
+    /// it needs none.
+    pub async fn open(response: Response<Body>, limit: usize, room: Option<Room>) -> Result<Messages, ReadError> {
         let (head, mut body) = response.into_parts();
         let mut first = BytesMut::new();
         let form = loop {
@@ -119,7 +124,7 @@ impl Messages {
             return Err(ReadError::Bad(format!("its answer is neither JSON nor an event stream (content type: {declared})")));
         };
         let expected = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok()).unwrap_or(0);
-        Ok(Messages { body, form, first: first.freeze(), waiting: VecDeque::new(), limit, expected })
+        Ok(Messages { body, form, first: first.freeze(), waiting: VecDeque::new(), limit, expected, room, reading: None })
     }
 
     pub fn is_stream(&self) -> bool {
@@ -136,7 +141,10 @@ impl Messages {
                 Form::Done => return Ok(None),
                 Form::Json => {
                     self.form = Form::Done;
-                    collect(&mut self.body, std::mem::take(&mut self.first), self.expected, self.limit).await?
+                    let first = std::mem::take(&mut self.first);
+                    let whole = collect_with(&mut self.body, first, self.expected, self.limit, &self.room, &mut self.reading).await?;
+                    self.keep();
+                    whole
                 }
                 Form::Sse(decoder) => {
                     if !self.first.is_empty() {
@@ -144,11 +152,18 @@ impl Messages {
                     }
                     match decoder.next_event().map_err(|e| ReadError::Bad(e.to_string()))? {
                         Some(event) if cursor.take(&event) => match event.message() {
-                            Some(message) => message.clone(),
+                            Some(message) => {
+                                let message = message.clone();
+                                self.keep();
+                                message
+                            }
                             None => continue,
                         },
                         Some(_) => continue,
-                        None => match self.body.frame().await {
+                        None => match {
+                            Room::grow(&self.room, &mut self.reading, decoder.held()).await;
+                            self.body.frame().await
+                        } {
                             Some(Ok(frame)) => {
                                 decoder.push(frame.data_ref().unwrap_or(&Bytes::new()));
                                 continue;
@@ -173,6 +188,13 @@ impl Messages {
                 Some(Ok(messages)) => self.waiting.extend(messages),
                 Some(Err(error)) => return Err(ReadError::Bad(format!("its answer cannot be read: {error}"))),
             }
+        }
+    }
+
+    /// The message that was read has come out: its room is kept for it by the call, and the next one begins anew.
+    fn keep(&mut self) {
+        if let Some(room) = &self.room {
+            room.keep(self.reading.take());
         }
     }
 
@@ -220,6 +242,18 @@ fn sniff(text: &[u8], head: &HeaderMap, limit: usize) -> Option<Form> {
 
 /// The whole of a body. One copy where it came in pieces, none where it came in one.
 pub async fn collect(body: &mut Body, first: Bytes, expected: usize, limit: usize) -> Result<Bytes, ReadError> {
+    collect_with(body, first, expected, limit, &None, &mut None).await
+}
+
+/// As `collect`, as far as there is room.
+async fn collect_with(
+    body: &mut Body,
+    first: Bytes,
+    expected: usize,
+    limit: usize,
+    room: &Option<Room>,
+    reading: &mut Option<Reading>,
+) -> Result<Bytes, ReadError> {
     let too_large = || ReadError::Bad(format!("its message is larger than the limit of {limit} bytes"));
     if expected > limit || first.len() > limit {
         return Err(too_large());
@@ -227,6 +261,8 @@ pub async fn collect(body: &mut Body, first: Bytes, expected: usize, limit: usiz
     if first.len() == expected && body.is_end_stream() {
         return Ok(first);
     }
+    // All that was announced at once, so that two messages do not wait for each other in the middle.
+    Room::grow(room, reading, expected).await;
     let mut all = BytesMut::with_capacity(expected.max(first.len()));
     all.extend_from_slice(&first);
     while let Some(frame) = body.frame().await {
@@ -237,6 +273,7 @@ pub async fn collect(body: &mut Body, first: Bytes, expected: usize, limit: usiz
             }
             all.extend_from_slice(data);
         }
+        Room::grow(room, reading, all.len()).await;
     }
     Ok(all.freeze())
 }

@@ -138,7 +138,7 @@ mod tests {
     fn sent(text: &'static str, retry: Option<&Retry>) -> String {
         let Ok(Incoming::Request(request)) = Incoming::parse(Bytes::from_static(text.as_bytes())) else { panic!("{text}") };
         let progress_token_at = request.progress_token().ok().flatten().map(|t| t.at);
-        let message = Ask::new(Outbound { request, edits: Edits::new(), progress_token_at }).message(9, "\"m\":1", retry);
+        let message = Ask::new(Outbound { request, edits: Edits::new(), progress_token_at, room: None }).message(9, "\"m\":1", retry);
         let text = String::from_utf8(message.into_bytes().to_vec()).unwrap();
         assert!(Incoming::parse(Bytes::from(text.clone())).is_ok(), "{text}");
         text

@@ -1,6 +1,7 @@
 //! Sorts what comes out of a pipe. In the order in which it came, so that no progress follows its answer.
 
 use super::{Entry, Pipe};
+use crate::admission::Reading;
 use crate::backend::error::BackendError;
 use crate::backend::http::sink::progress_token;
 use crate::backend::inner::{Inner, lock};
@@ -13,7 +14,8 @@ use tokio::sync::mpsc;
 
 impl Pipe {
     /// Takes one message. Waits while the call or the inbox that it is for is full: the pipe of this upstream stands still then.
-    pub async fn take(self: &Arc<Self>, inner: &Arc<Inner>, raw: Bytes) {
+    /// `reading`: what it holds of the room.
+    pub async fn take(self: &Arc<Self>, inner: &Arc<Inner>, raw: Bytes, mut reading: Option<Reading>) {
         let message = match Incoming::parse(raw.clone()) {
             Ok(message) => message,
             Err(error) => {
@@ -27,10 +29,10 @@ impl Pipe {
                 return;
             }
         };
-        let Some(message) = self.older(inner, message).await else { return };
+        let Some(message) = self.older(inner, message, &mut reading).await else { return };
         match message {
             Incoming::Response(response) => match self.answered(&response) {
-                Some(entry) => give(entry.events, CallEvent::Answer(response)).await,
+                Some(entry) => give(entry.events, CallEvent::Answer(response), reading.take()).await,
                 None if response.id.is_none() => inner.noise("an error that names no request was dropped"),
                 None => {
                     tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, "an answer that nobody waits for was dropped")
@@ -38,14 +40,14 @@ impl Pipe {
             },
             Incoming::Request(request) if &*request.method == method::PING => self.pong(inner, &request.id),
             Incoming::Request(request) => match self.owner() {
-                Some(events) => give(events, CallEvent::Request(request)).await,
+                Some(events) => give(events, CallEvent::Request(request), reading.take()).await,
                 None => inner.tell(FromServer::Request(request)).await,
             },
             Incoming::Notification(note) if &*note.method == method::PROGRESS => match progress_token(&note) {
                 Some((token, at)) => {
                     let events = lock(&self.calls).live.get(&token).map(|e| e.events.clone());
                     match events {
-                        Some(events) => give(events, CallEvent::Progress { message: note, token_at: at }).await,
+                        Some(events) => give(events, CallEvent::Progress { message: note, token_at: at }, reading.take()).await,
                         None => {
                             tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, "progress of a call that is over was dropped")
                         }
@@ -56,7 +58,7 @@ impl Pipe {
             // What concerns the whole session is nobody's; log messages and cancellations are the only call's, if there is only one.
             Incoming::Notification(note) => match self.owner().filter(|_| matches!(&*note.method, method::LOG_MESSAGE | method::CANCELLED))
             {
-                Some(events) => give(events, CallEvent::Notification(note)).await,
+                Some(events) => give(events, CallEvent::Notification(note), reading.take()).await,
                 None => inner.tell(FromServer::Notification(note)).await,
             },
         }
@@ -75,7 +77,7 @@ impl Pipe {
     }
 
     /// Takes what only a server of 2026-07-28 sends, or may not send; hands back the rest.
-    async fn older(&self, inner: &Arc<Inner>, message: Incoming) -> Option<Incoming> {
+    async fn older(&self, inner: &Arc<Inner>, message: Incoming, reading: &mut Option<Reading>) -> Option<Incoming> {
         if !self.is_modern() {
             return Some(message);
         }
@@ -85,7 +87,7 @@ impl Pipe {
                 let Some(stream) = stream_of(&note) else { return Some(Incoming::Notification(note)) };
                 let events = lock(&self.calls).live.get(&stream).map(|e| e.events.clone());
                 if let Some(events) = events {
-                    give(events, CallEvent::Notification(note)).await;
+                    give(events, CallEvent::Notification(note), reading.take()).await;
                 }
             }
             response @ Incoming::Response(_) => return Some(response),
@@ -103,7 +105,7 @@ impl Pipe {
     }
 
     /// The call that a message without a relation belongs to: the only one in flight.
-    fn owner(&self) -> Option<mpsc::Sender<CallEvent>> {
+    fn owner(&self) -> Option<mpsc::Sender<(CallEvent, Option<Reading>)>> {
         let calls = lock(&self.calls);
         let mut owners = calls.live.values().filter(|e| e.owns);
         match (owners.next(), owners.next()) {
@@ -113,9 +115,9 @@ impl Pipe {
     }
 }
 
-async fn give(events: mpsc::Sender<CallEvent>, event: CallEvent) {
+async fn give(events: mpsc::Sender<(CallEvent, Option<Reading>)>, event: CallEvent, reading: Option<Reading>) {
     // An error means that the call was dropped.
-    let _ = events.send(event).await;
+    let _ = events.send((event, reading)).await;
 }
 
 /// Our id, also where the server made a string of it.

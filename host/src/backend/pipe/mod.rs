@@ -7,6 +7,7 @@ pub mod sse;
 use super::CallEvent;
 use super::error::BackendError;
 use super::inner::{Inner, lock};
+use crate::admission::{Reading, Room};
 use crate::protocol::{RequestId, Response, Wire};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +45,7 @@ struct Calls {
 
 #[derive(Debug)]
 struct Entry {
-    events: mpsc::Sender<CallEvent>,
+    events: mpsc::Sender<(CallEvent, Option<Reading>)>,
     /// Whether messages that name no call may belong to this one.
     owns: bool,
 }
@@ -80,8 +81,11 @@ impl Drop for LastWord {
 pub struct Registered {
     id: u64,
     pipe: Arc<Pipe>,
-    events: mpsc::Receiver<CallEvent>,
+    events: mpsc::Receiver<(CallEvent, Option<Reading>)>,
     written: Arc<AtomicBool>,
+    /// Where the room of the last message is kept, and the room itself where there is no such place.
+    room: Option<Room>,
+    reading: Option<Reading>,
 }
 
 impl Pipe {
@@ -108,7 +112,7 @@ impl Pipe {
             }
             calls.live.insert(id, Entry { events: sender, owns });
         }
-        let registered = Registered { id, pipe: self.clone(), events, written: Arc::default() };
+        let registered = Registered { id, pipe: self.clone(), events, written: Arc::default(), room: None, reading: None };
         match &self.outlet {
             Outlet::Child(outgoing) => {
                 let item = Outgoing { message, written: Some(registered.written.clone()) };
@@ -174,7 +178,7 @@ impl Pipe {
     fn fail(&self, id: u64, error: BackendError) {
         if let Some(entry) = lock(&self.calls).live.remove(&id) {
             // With a full channel the call learns only that it is over.
-            let _ = entry.events.try_send(CallEvent::Failed(error));
+            let _ = entry.events.try_send((CallEvent::Failed(error), None));
         }
     }
 
@@ -198,8 +202,23 @@ impl Registered {
         self.written.clone()
     }
 
+    /// What its messages hold of the room is kept in `room` until their frames are owed.
+    pub fn with_room(mut self, room: Option<Room>) -> Self {
+        self.room = room;
+        self
+    }
+
     pub fn poll(&mut self, cx: &mut Context<'_>, inner: &Arc<Inner>) -> Poll<CallEvent> {
-        self.events.poll_recv(cx).map(|event| event.unwrap_or_else(|| CallEvent::Failed(self.pipe.failure(inner, self.written()))))
+        self.events.poll_recv(cx).map(|event| match event {
+            Some((event, reading)) => {
+                match &self.room {
+                    Some(room) => room.keep(reading),
+                    None => self.reading = reading,
+                }
+                event
+            }
+            None => CallEvent::Failed(self.pipe.failure(inner, self.written())),
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! HTTP+SSE, the transport of 2024-11-05: one stream for all that comes, and an endpoint that it names for all that goes.
 
 use super::{LastWord, Outlet, Pipe};
+use crate::admission::{Reading, Room};
 use crate::backend::error::BackendError;
 use crate::backend::handshake;
 use crate::backend::http::client::{self, resolve, same_origin};
@@ -36,6 +37,9 @@ struct State {
 struct Stream {
     body: Body,
     decoder: Decoder,
+    room: Option<Room>,
+    /// What the message that is being read holds of the room.
+    reading: Option<Reading>,
 }
 
 /// GET, `endpoint` event, `initialize`, `notifications/initialized`. The caller bounds the time.
@@ -54,7 +58,8 @@ pub async fn open(inner: &Arc<Inner>, uri: &Uri, configured: &HeaderMap, epoch: 
     if !response.status().is_success() {
         return Err(inner.status(response.status(), retry_after(response.headers())));
     }
-    let mut stream = Stream { body: response.into_body(), decoder: Decoder::new(inner.backend.limits.message) };
+    let mut stream =
+        Stream { body: response.into_body(), decoder: Decoder::new(inner.backend.limits.message), room: inner.room.clone(), reading: None };
     let endpoint = loop {
         let event = stream.event().await.map_err(|why| inner.broke(format!("its event stream named no endpoint: {why}")))?;
         if event.name.as_deref() == Some("endpoint") {
@@ -97,10 +102,10 @@ async fn read(inner: Arc<Inner>, pipe: Arc<Pipe>, mut stream: Stream) {
             };
             let Some(raw) = event.message() else { continue };
             match message::batch(raw) {
-                None => pipe.take(&inner, raw.clone()).await,
+                None => pipe.take(&inner, raw.clone(), stream.reading.take()).await,
                 Some(Ok(messages)) => {
                     for raw in messages {
-                        pipe.take(&inner, raw).await;
+                        pipe.take(&inner, raw, None).await;
                     }
                 }
                 Some(Err(_)) => inner.noise("a message that is not JSON was skipped"),
@@ -121,6 +126,7 @@ impl Stream {
             if let Some(event) = self.decoder.next_event().map_err(|e| e.to_string())? {
                 return Ok(event);
             }
+            Room::grow(&self.room, &mut self.reading, self.decoder.held()).await;
             match self.body.frame().await {
                 Some(Ok(frame)) => self.decoder.push(frame.data_ref().unwrap_or(&Bytes::new())),
                 Some(Err(error)) => return Err(client::root(&error)),

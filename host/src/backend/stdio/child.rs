@@ -179,10 +179,10 @@ fn describe(status: &std::io::Result<ExitStatus>) -> String {
 }
 
 async fn read(inner: &Arc<Inner>, pipe: &Arc<Pipe>, stdout: ChildStdout) {
-    let mut lines = Lines::new(stdout, inner.backend.limits.message);
+    let mut lines = Lines::new(stdout, inner.backend.limits.message, inner.room.clone());
     while let Ok(Some(line)) = lines.next().await {
         match line {
-            Line::Text(line) if line[0] == b'{' => pipe.take(inner, line).await,
+            Line::Text(line) if line[0] == b'{' => pipe.take(inner, line, lines.reading()).await,
             Line::Text(_) => inner.noise("a line on stdout that is no MCP message was skipped"),
             Line::TooLong { head } => pipe.too_large(inner, &head),
         }

@@ -1,5 +1,6 @@
 //! Lines from a child's output, with a bound, each byte looked at once.
 
+use crate::admission::{Reading, Room};
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -23,11 +24,20 @@ pub struct Lines<R> {
     searched: usize,
     skipping: bool,
     limit: usize,
+    room: Option<Room>,
+    /// What the line that is being read holds of the room.
+    reading: Option<Reading>,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    pub fn new(from: R, limit: usize) -> Self {
-        Lines { from, buffer: BytesMut::new(), searched: 0, skipping: false, limit }
+    /// `room`: where a long line gets its room from.
+    pub fn new(from: R, limit: usize, room: Option<Room>) -> Self {
+        Lines { from, buffer: BytesMut::new(), searched: 0, skipping: false, limit, room, reading: None }
+    }
+
+    /// What the line that just came holds of the room.
+    pub fn reading(&mut self) -> Option<Reading> {
+        self.reading.take()
     }
 
     /// The next line; none at the end. What stands after the last line end is not a line. Cancel-safe.
@@ -52,6 +62,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 self.buffer = BytesMut::new();
                 self.searched = 0;
                 self.skipping = true;
+                self.reading = None;
                 return Ok(Some(Line::TooLong { head }));
             }
             if self.buffer.is_empty() && self.buffer.capacity() < READ / 8 {
@@ -61,6 +72,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             if self.buffer.capacity() - self.buffer.len() < READ / 8 {
                 self.buffer.reserve(READ.max(self.buffer.len()));
             }
+            Room::grow(&self.room, &mut self.reading, self.buffer.len()).await;
             if self.from.read_buf(&mut self.buffer).await? == 0 {
                 return Ok(None);
             }
@@ -79,7 +91,7 @@ mod tests {
     use super::*;
 
     async fn all(text: &[u8], limit: usize) -> Vec<Line> {
-        let mut lines = Lines::new(text, limit);
+        let mut lines = Lines::new(text, limit, None);
         let mut out = Vec::new();
         while let Some(line) = lines.next().await.unwrap() {
             out.push(line);

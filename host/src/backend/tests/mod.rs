@@ -216,13 +216,13 @@ pub fn hello() -> Arc<Hello> {
 
 pub fn open(backend: Backend) -> (Arc<Upstream>, mpsc::Receiver<FromServer>) {
     let (inbox, received) = mpsc::channel(64);
-    (Upstream::open(Arc::new(backend), hello(), inbox), received)
+    (Upstream::open(Arc::new(backend), hello(), inbox, None), received)
 }
 
 pub fn outbound(text: &str) -> Outbound {
     let Ok(Incoming::Request(request)) = Incoming::parse(Bytes::from(text.to_owned())) else { panic!("not a request: {text}") };
     let progress_token_at = request.progress_token().unwrap().map(|t| t.at);
-    Outbound { request, edits: Edits::new(), progress_token_at }
+    Outbound { request, edits: Edits::new(), progress_token_at, room: None }
 }
 
 pub fn tool(name: &str) -> Outbound {

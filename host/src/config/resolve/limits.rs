@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{Bounds, Cx, Source};
 use crate::config::file::{File, TimeoutsFile};
-use crate::config::model::{Limits, LogConfig, SessionConfig, ShutdownConfig, Timeouts};
+use crate::config::model::{AdmissionConfig, Limits, LogConfig, SessionConfig, ShutdownConfig, Timeouts};
 use crate::config::problem::Place;
 use crate::config::source::tree::Step;
 use crate::config::units::{Size, Time, show_duration, show_size};
@@ -114,6 +114,38 @@ pub fn limits(main: &Source<'_>, file: &File, cx: &mut Cx<'_>) -> Limits {
         replay_events: cx.bounded(at("replay_events"), written.replay_events.map(narrow), count(default.replay_events, 0, 65_536)),
         replay_bytes: cx.bounded(at("replay_bytes"), bytes(written.replay_bytes), size(default.replay_bytes, 0, 256 * MIB)),
         server_requests: cx.bounded(at("server_requests"), written.server_requests.map(narrow), count(default.server_requests, 1, 4096)),
+    }
+}
+
+pub fn admission(main: &Source<'_>, file: &File, cx: &mut Cx<'_>) -> AdmissionConfig {
+    let default = AdmissionConfig::default();
+    let Some(written) = &file.admission else { return default };
+    let at = |key: &'static str| move || main.doc.place(&["admission".into(), key.into()]);
+    let window = time(default.drain_window, ms(100), ms(600_000), ": a client may pause, and a network stall");
+    let patience = time(default.patience, Duration::ZERO, ms(30_000), ": clients themselves give up by then");
+    let drain_window = cx.bounded(at("drain_window"), duration(written.drain_window), window);
+    // Where only the window is raised, the default follows it.
+    let teardown = time(default.teardown_after.max(drain_window), ms(100), ms(3_600_000), ": a stalled stream holds memory until then");
+    let teardown_after = cx.bounded(at("teardown_after"), duration(written.teardown_after), teardown);
+    if teardown_after < drain_window {
+        let message = format!(
+            "{} is before a stream counts as stalled: drain_window is {}; raise this or lower that",
+            show_duration(teardown_after),
+            show_duration(drain_window)
+        );
+        cx.problem(at("teardown_after")(), message);
+    }
+    let probe = written
+        .probe
+        .and_then(|t| t.0)
+        .map(|probe| cx.bounded(at("probe"), Some(probe), time(ms(10_000), ms(1000), ms(3_600_000), "; `none` turns it off")));
+    AdmissionConfig {
+        frames: cx.bounded(at("frames"), written.frames.map(narrow), count(default.frames, 1, 65_536)),
+        bytes: cx.bounded(at("bytes"), bytes(written.bytes), size(default.bytes, 16 << 10, 1 << 30)),
+        drain_window,
+        patience: cx.bounded(at("patience"), duration(written.patience), patience),
+        teardown_after,
+        probe,
     }
 }
 

@@ -199,7 +199,7 @@ fn the_defaults_of_the_schema_are_those_of_the_code() {
     properties(&schema, &schema, "", &mut all);
     let mut yaml = "backends: { a: { url: http://127.0.0.1:9000/mcp } }\n".to_owned();
     let mut count = 0;
-    for section in ["", "session", "limits", "log", "shutdown"] {
+    for section in ["", "session", "limits", "admission", "log", "shutdown"] {
         if !section.is_empty() {
             yaml.push_str(&format!("{section}:\n"));
         }
@@ -221,6 +221,7 @@ fn the_defaults_of_the_schema_are_those_of_the_code() {
     assert_eq!((said.listen, said.admin), (unsaid.listen, unsaid.admin));
     assert_eq!(said.session, unsaid.session);
     assert_eq!(said.limits, unsaid.limits);
+    assert_eq!(said.admission, unsaid.admission);
     assert_eq!(said.log, unsaid.log);
     assert_eq!(said.shutdown, unsaid.shutdown);
 }
@@ -235,7 +236,7 @@ fn the_bounds_that_the_schema_tells_are_those_of_the_code() {
     for (path, property) in &all {
         let Some((section, key)) = path.trim_start_matches('/').split_once('/') else { continue };
         // That of the cache is a directory, and the limits have bounds of their own.
-        if !["session", "limits", "shutdown", "policy"].contains(&section) || ["cache", "limits"].contains(&key) {
+        if !["session", "limits", "admission", "shutdown", "policy"].contains(&section) || ["cache", "limits"].contains(&key) {
             continue;
         }
         let words: Vec<&str> = property["description"].as_str().unwrap().split([' ', ',', ';']).map(|w| w.trim_end_matches('.')).collect();

@@ -5,6 +5,7 @@ use crate::front::accept::Accepts;
 use crate::front::{Response, batch, reply};
 use crate::gateway::Reply as Answer;
 use crate::protocol::Wire;
+use crate::session::streams::Rule;
 use http_body_util::BodyExt;
 
 const BOTH: Accepts = Accepts { json: true, events: true };
@@ -40,8 +41,8 @@ async fn what_precedes_the_answer_makes_it_a_stream_that_can_be_resumed_from_its
     let session = site.session();
     let reader = session.streams.open();
     let id = reader.stream();
-    session.streams.push(id, wire("{\"a\":1}"), false).await;
-    session.streams.push(id, wire("{\"b\":2}"), true).await;
+    session.streams.note(id, wire("{\"a\":1}"), Rule::Drop).await;
+    session.streams.answer(id, wire("{\"b\":2}"), None);
     let response = reply::to_response(&site.front, &session, BOTH, Answer::Stream(reader)).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(
@@ -62,7 +63,7 @@ async fn an_answer_that_takes_its_time_begins_as_a_stream() {
     let response = reply::to_response(&site.front, &session, BOTH, Answer::Stream(reader)).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(site.gateway.metrics().streams_open.get(), 1);
-    session.streams.push(id, wire("{}"), true).await;
+    session.streams.answer(id, wire("{}"), None);
     assert!(text(response).await.ends_with("data: {}\n\n"));
     assert_eq!(site.gateway.metrics().streams_open.get(), 0);
 }
@@ -74,9 +75,9 @@ async fn a_client_of_json_alone_gets_the_answer_and_the_server_is_not_left_waiti
     let session = site.session();
     let reader = session.streams.open();
     let id = reader.stream();
-    session.streams.push(id, wire(r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#), false).await;
-    session.streams.push(id, wire(r#"{"jsonrpc":"2.0","id":99,"method":"roots/list"}"#), false).await;
-    session.streams.push(id, wire("{}"), true).await;
+    session.streams.note(id, wire(r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#), Rule::Drop).await;
+    session.streams.note(id, wire(r#"{"jsonrpc":"2.0","id":99,"method":"roots/list"}"#), Rule::Drop).await;
+    session.streams.answer(id, wire("{}"), None);
     let response = reply::to_response(&site.front, &session, JSON, Answer::Stream(reader)).await;
     assert_eq!(response.headers()["content-type"], "application/json");
     assert_eq!(text(response).await, "{}");
@@ -119,9 +120,9 @@ async fn a_batch_with_anything_before_an_answer_is_a_stream_of_all_of_it() {
     site.initialize("2025-03-26").await;
     let session = site.session();
     let (one, two) = (session.streams.open(), session.streams.open());
-    session.streams.push(one.stream(), wire("{\"a\":1}"), true).await;
-    session.streams.push(two.stream(), wire("{\"b\":1}"), false).await;
-    session.streams.push(two.stream(), wire("{\"b\":2}"), true).await;
+    session.streams.answer(one.stream(), wire("{\"a\":1}"), None);
+    session.streams.note(two.stream(), wire("{\"b\":1}"), Rule::Drop).await;
+    session.streams.answer(two.stream(), wire("{\"b\":2}"), None);
     let response = batch::answer(&site.front, &session, BOTH, vec![wire("{\"c\":1}")], vec![one, two]).await;
     let text = text(response).await;
     assert!(text.starts_with("data: {\"c\":1}\n\n") && !text.contains("id:"), "{text}");

@@ -53,15 +53,21 @@ impl Site {
                 server_requests: 8,
                 answer_timeout: Duration::from_secs(5),
                 replay: ReplayLimits { events: 100, bytes: 1 << 20, time: Duration::from_secs(60) },
+                admission: config.admission.into(),
             },
             initialize_timeout: Duration::from_secs(1),
             list_timeout: Duration::from_secs(1),
             claims: Default::default(),
+            probe: config.admission.probe,
         };
         let gateway = Gateway::new(vec![host("/mcp"), host("/other")], settings, Arc::new(Metrics::new(&[]))).unwrap();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "listen").await.unwrap();
         let client = Client::new(listener.address());
-        let limits = ServerLimits { connections: config.limits.connections, header_bytes: config.limits.header_bytes };
+        let limits = ServerLimits {
+            connections: config.limits.connections,
+            header_bytes: config.limits.header_bytes,
+            admission: config.admission.into(),
+        };
         let front = Front::new(gateway.clone(), config);
         let server = Server::new(front.clone(), limits, gateway.metrics().connections.clone());
         server.listen(listener);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::protocol::Wire;
-use crate::session::streams::STANDALONE;
+use crate::session::streams::{Rule, STANDALONE};
 use crate::telemetry::metrics::IsolationSignal;
 
 fn message(n: u32) -> Wire {
@@ -100,10 +100,10 @@ async fn the_stream_of_a_session_is_open_at_once_and_continues_where_it_broke_of
     stream.until("id: 0-0\nretry: 1000\ndata: \n\n").await;
     assert!(stream.seen.contains("x-accel-buffering: no") && stream.seen.contains("cache-control: no-cache"));
     let streams = site.session().streams.clone();
-    streams.push(STANDALONE, message(1), false).await;
+    streams.note(STANDALONE, message(1), Rule::Drop).await;
     stream.until("id: 0-1\ndata: ").await;
     drop(stream);
-    streams.push(STANDALONE, message(2), false).await;
+    streams.note(STANDALONE, message(2), Rule::Drop).await;
     let mut again = site.client.open(&site.client.request("GET", "/mcp", &[("Last-Event-ID", "0-1")], "")).await;
     again.until(r#""n":2"#).await;
     assert!(!again.seen.contains(r#""n":1"#));
@@ -117,7 +117,7 @@ async fn clients_before_2025_11_25_get_no_event_without_data() {
     site.initialize("2025-06-18").await;
     let mut stream = site.client.open(&site.client.request("GET", "/mcp", &[], "")).await;
     stream.until("\r\n\r\n").await;
-    site.session().streams.push(STANDALONE, message(1), false).await;
+    site.session().streams.note(STANDALONE, message(1), Rule::Drop).await;
     stream.until(r#""n":1"#).await;
     assert!(!stream.seen.contains("retry:"), "{}", stream.seen);
 }
@@ -132,7 +132,7 @@ async fn a_second_stream_takes_over_from_the_first() {
     let mut second = site.client.open(&request).await;
     second.until("data: ").await;
     first.rest().await;
-    site.session().streams.push(STANDALONE, message(1), false).await;
+    site.session().streams.note(STANDALONE, message(1), Rule::Drop).await;
     second.until(r#""n":1"#).await;
     assert!(!first.seen.contains(r#""n":1"#));
 }
@@ -150,7 +150,7 @@ async fn only_events_that_are_kept_can_be_resumed_from() {
     let mut reader = session.streams.open();
     let stream = reader.stream();
     reader.make_resumable();
-    session.streams.push(stream, message(1), true).await;
+    session.streams.answer(stream, message(1), None);
     session.streams.finish(stream);
     let event = reader.next().await.unwrap().event.to_string();
     drop(reader);

@@ -39,6 +39,8 @@ label! {
         Opened => "opened";
         /// By DELETE.
         ClosedByClient => "closed_by_client";
+        /// By DELETE at the admin port.
+        ClosedByOperator => "closed_by_operator";
         /// By `session.idle_timeout` or `session.max_lifetime`.
         Expired => "expired";
         /// Made room for another session of its principal.
@@ -107,6 +109,10 @@ label! {
     /// Let in, or why not.
     Admission("verdict", "reason") {
         Admitted => "admitted", "none";
+        /// The session has no credit, and does not read.
+        HalfOpen => "refused", "half_open";
+        /// The session has no credit; it reads, but not fast enough.
+        Slow => "refused", "slow";
         /// `limits.in_flight` of this session.
         InFlight => "refused", "in_flight";
         /// `session.max_per_principal`, and none of its sessions is idle.

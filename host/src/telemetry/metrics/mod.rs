@@ -16,9 +16,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+use crate::admission::Totals;
+
 pub use labels::{Admission, BackendOutcome, Dropped, IsolationSignal, Method, Outcome, PolicySwap, SessionEvent, StatusCode};
 pub use policies::PolicyMetrics;
-pub use table::{BackendCounters, BackendLevels, Counters, Histograms, Level, LevelGuard, MethodCounters};
+pub use table::{BackendCounters, BackendLevels, Counters, Histograms, Level, LevelGuard, MethodCounters, Sum};
 
 /// Media type of [`Metrics::encode`]: the Prometheus text format, which every scraper reads.
 pub const CONTENT_TYPE: &str = prometheus_client::encoding::prometheus_text::CONTENT_TYPE;
@@ -46,6 +48,8 @@ pub struct Metrics {
     pub isolation_signals_total: Counters<IsolationSignal>,
     /// Requests let in, and refused by reason.
     pub admission_total: Counters<Admission>,
+    /// What all sessions are owed. Kept by their ledgers.
+    pub owed: Arc<Totals>,
     /// Notifications of backends that were dropped.
     pub notifications_dropped_total: Counters<Dropped>,
     /// Answers of the front by HTTP status.
@@ -87,6 +91,7 @@ impl Metrics {
             backend_upstreams: BackendLevels::new(backends),
             isolation_signals_total: Counters::default(),
             admission_total: Counters::default(),
+            owed: Arc::default(),
             notifications_dropped_total: Counters::default(),
             http_responses_total: Counters::default(),
             connections: Level::default(),
@@ -112,6 +117,12 @@ impl Metrics {
             metrics.isolation_signals_total.clone(),
         );
         registry.register("admission", "Requests admitted, and refused by reason", metrics.admission_total.clone());
+        let sum = |read| Sum::level(metrics.owed.clone(), read);
+        registry.register("sessions_half_open", "Sessions whose client has stopped reading", sum(|t| &t.half_open));
+        registry.register("owed_bytes", "Bytes owed to clients: queued or sent, and not drained", sum(|t| &t.owed_bytes));
+        registry.register("owed_frames", "Frames owed to clients, calls in flight included", sum(|t| &t.owed_frames));
+        let torn = Sum::counter(metrics.owed.clone(), |t| &t.torn_down);
+        registry.register("streams_torn_down", "Streams closed because their client did not read them", torn);
         registry.register(
             "notifications_dropped",
             "Notifications of backends that did not reach their client",

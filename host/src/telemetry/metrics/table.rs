@@ -11,6 +11,7 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder, N
 use prometheus_client::metrics::MetricType;
 
 use super::labels::{BackendOutcome, Label, Method, Outcome};
+use crate::admission::Totals;
 
 type Labels = Vec<(&'static str, &'static str)>;
 
@@ -37,6 +38,15 @@ pub struct BackendCounters {
 /// A number of things that exist now.
 #[derive(Clone, Debug, Default)]
 pub struct Level(Arc<AtomicI64>);
+
+/// One of the sums that ledgers keep.
+#[derive(Clone, Debug)]
+pub struct Sum {
+    totals: Arc<Totals>,
+    read: fn(&Totals) -> &AtomicI64,
+    /// It only grows.
+    grows: bool,
+}
 
 /// A level for each backend.
 #[derive(Clone, Debug)]
@@ -210,6 +220,33 @@ impl EncodeMetric for Level {
 impl Drop for LevelGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Relaxed);
+    }
+}
+
+// === impl Sum ===
+
+impl Sum {
+    pub(super) fn level(totals: Arc<Totals>, read: fn(&Totals) -> &AtomicI64) -> Self {
+        Sum { totals, read, grows: false }
+    }
+
+    pub(super) fn counter(totals: Arc<Totals>, read: fn(&Totals) -> &AtomicI64) -> Self {
+        Sum { totals, read, grows: true }
+    }
+}
+
+impl EncodeMetric for Sum {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let value = (self.read)(&self.totals).load(Relaxed);
+        if self.grows {
+            encoder.encode_counter::<NoLabelSet, _, f64>(&u64::try_from(value).unwrap_or(0), None)
+        } else {
+            encoder.encode_gauge(&value)
+        }
+    }
+
+    fn metric_type(&self) -> MetricType {
+        if self.grows { MetricType::Counter } else { MetricType::Gauge }
     }
 }
 

@@ -4,17 +4,26 @@
 //! Frames that were handed to a reader of a resumable stream are kept for a while, so that a client that lost its connection can
 //! continue after the last event it saw (2025-11-25 transports, "Resumability and Redelivery"). Nothing here knows HTTP.
 //!
-//! Bounds: a live stream holds at most `WINDOW_BYTES` (or one frame, if that is larger) that its reader has not taken: then the
-//! writer waits. What is kept for replay is bounded for the session as a whole, in events, bytes and time; the oldest goes first.
+//! Every frame that waits for an attached reader, or was handed to one, is owed: it holds a permit of the session's ledger until the
+//! bytes have drained. What nobody reads now is kept for replay instead, without credit.
+//!
+//! Bounds: a live stream holds at most `WINDOW_BYTES` (or one frame, if that is larger) of notifications that its reader has not taken;
+//! `notes` says what becomes of the next one. Answers are bounded by the credit that they were admitted with. What is kept for replay is
+//! bounded for the session as a whole, in events, bytes and time; the oldest goes first.
 
-use crate::protocol::Wire;
+mod notes;
+
+pub use notes::{Noted, Rule};
+
+use crate::admission::{Ledger, Permit};
+use crate::protocol::{RequestId, Wire};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// Bytes that a writer may be ahead of its reader.
-pub const WINDOW_BYTES: usize = 64 * 1024;
+/// Bytes that a writer of notifications may be ahead of its reader.
+pub const WINDOW_BYTES: usize = 16 * 1024;
 
 /// Finished streams that are remembered for replay.
 const FINISHED_STREAMS: usize = 32;
@@ -25,13 +34,17 @@ pub const STANDALONE: StreamId = 0;
 pub type StreamId = u32;
 
 /// One JSON-RPC message owed to the client.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Frame {
     pub message: Wire,
     /// The answer of the call: nothing follows it.
     pub last: bool,
     /// Event id of this frame on its stream.
     pub event: EventId,
+    /// Its credit. None while it is kept for a reader that may come.
+    pub permit: Option<Permit>,
+    /// The progress token that it reports on.
+    token: Option<RequestId>,
 }
 
 /// `<stream>-<sequence>`: unique within the session, names the stream that it belongs to.
@@ -54,6 +67,14 @@ impl std::fmt::Display for EventId {
     }
 }
 
+/// A message that is to be queued.
+struct Queued {
+    message: Wire,
+    last: bool,
+    token: Option<RequestId>,
+    permit: Option<Permit>,
+}
+
 /// How much a session keeps for replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayLimits {
@@ -67,6 +88,7 @@ pub struct ReplayLimits {
 pub struct Streams {
     inner: Mutex<Inner>,
     limits: ReplayLimits,
+    ledger: Arc<Ledger>,
 }
 
 struct Inner {
@@ -89,6 +111,8 @@ struct Stream {
     /// The client has an event id by which it can come back.
     resumable: bool,
     finished: Option<Instant>,
+    /// Messages that were dropped since the client was last told.
+    missed: u64,
     wake_reader: Arc<Notify>,
     wake_writer: Arc<Notify>,
 }
@@ -103,6 +127,7 @@ impl Stream {
             readers: 0,
             resumable: false,
             finished: None,
+            missed: 0,
             wake_reader: Arc::default(),
             wake_writer: Arc::default(),
         }
@@ -118,17 +143,9 @@ impl Stream {
     }
 }
 
-/// What became of a message given to a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pushed {
-    /// The reader gets it, or it waits for one that comes back.
-    Queued,
-    /// Nobody can ever read it: the client went away and has no event id to come back with.
-    Gone,
-}
-
 impl Streams {
-    pub fn new(limits: ReplayLimits) -> Self {
+    /// `ledger`: whose credit the frames hold.
+    pub fn new(limits: ReplayLimits, ledger: Arc<Ledger>) -> Self {
         let mut standalone = Stream::new();
         standalone.resumable = true;
         Streams {
@@ -140,6 +157,7 @@ impl Streams {
                 closed: false,
             }),
             limits,
+            ledger,
         }
     }
 
@@ -185,6 +203,11 @@ impl Streams {
         }
         stream.readers += 1;
         stream.reader = Some(stream.readers);
+        // What was kept is owed again, now that somebody is there to read it.
+        let cursor = stream.cursor;
+        for frame in stream.frames.iter_mut().filter(|f| f.event.sequence >= cursor && f.permit.is_none()) {
+            frame.permit = Some(self.ledger.owe(frame.message.len()));
+        }
         stream.wake_reader.notify_waiters();
         Some(Reader { streams: self.clone(), stream: id, generation: stream.readers })
     }
@@ -199,40 +222,30 @@ impl Streams {
         self.lock().streams.values().filter(|s| s.reader.is_some()).count()
     }
 
-    /// Queues a message. Waits while the reader is more than a window behind; a stream that nobody reads keeps what the replay
-    /// bounds allow.
-    pub async fn push(&self, id: StreamId, message: Wire, last: bool) -> Pushed {
-        loop {
-            let wait = {
-                let mut inner = self.lock();
-                let Some(stream) = inner.streams.get_mut(&id).filter(|s| s.finished.is_none()) else { return Pushed::Gone };
-                if stream.reader.is_none() && !stream.resumable {
-                    inner.streams.remove(&id);
-                    return Pushed::Gone;
-                }
-                let unread = stream.unread_bytes();
-                if stream.reader.is_none() || last || unread == 0 || unread + message.len() <= WINDOW_BYTES {
-                    inner.append(id, message, last, &self.limits);
-                    return Pushed::Queued;
-                }
-                // Registered before the lock goes, so that no wake-up is lost.
-                let mut wait = Box::pin(stream.wake_writer.clone().notified_owned());
-                wait.as_mut().enable();
-                wait
-            };
-            wait.await;
+    /// Queues the answer of a call: nothing follows it. Never waits: `permit` was its credit from the start.
+    pub fn answer(&self, id: StreamId, message: Wire, permit: Option<Permit>) -> Noted {
+        let mut inner = self.lock();
+        let Some(stream) = inner.writable(id) else { return Noted::Gone };
+        if stream.reader.is_some() && stream.missed > 0 {
+            let notice = notes::notice(std::mem::take(&mut stream.missed));
+            let permit = self.ledger.owe(notice.len());
+            inner.append(id, Queued { message: notice, last: false, token: None, permit: Some(permit) }, &self.limits);
         }
+        let mut permit = permit.unwrap_or_else(|| self.ledger.owe(0));
+        permit.set_bytes(message.len());
+        inner.append(id, Queued { message, last: true, token: None, permit: Some(permit) }, &self.limits);
+        Noted::Queued
     }
 
-    /// As `push`, but only where no equal message waits already: one notice of a change is enough.
-    pub async fn push_merged(&self, id: StreamId, message: Wire) -> Pushed {
-        {
-            let inner = self.lock();
-            if inner.streams.get(&id).is_some_and(|s| s.unread().any(|f| f.message == message)) {
-                return Pushed::Queued;
-            }
-        }
-        self.push(id, message, false).await
+    /// Ends the reader of a stream; what it has not taken is kept for another one.
+    pub fn detach(&self, id: StreamId) {
+        let mut inner = self.lock();
+        let limits = self.limits;
+        let Some(stream) = inner.streams.get_mut(&id).filter(|s| s.reader.is_some() && s.resumable) else { return };
+        stream.reader = None;
+        stream.wake_reader.notify_waiters();
+        stream.wake_writer.notify_waiters();
+        inner.keep_unread(id, &limits);
     }
 
     /// Ends a stream. What is queued is still delivered.
@@ -267,16 +280,30 @@ impl Streams {
 }
 
 impl Inner {
-    fn append(&mut self, id: StreamId, message: Wire, last: bool, limits: &ReplayLimits) {
+    /// A stream that takes more messages. One that nobody can ever read is removed.
+    fn writable(&mut self, id: StreamId) -> Option<&mut Stream> {
+        let stream = self.streams.get(&id).filter(|s| s.finished.is_none())?;
+        if stream.reader.is_none() && !stream.resumable {
+            self.streams.remove(&id);
+            return None;
+        }
+        self.streams.get_mut(&id)
+    }
+
+    fn append(&mut self, id: StreamId, queued: Queued, limits: &ReplayLimits) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Queued { message, last, token, permit } = queued;
         let event = EventId { stream: id, sequence: stream.next_sequence };
         stream.next_sequence += 1;
         let len = message.len();
-        stream.frames.push_back(Frame { message, last, event });
-        if stream.reader.is_none() {
-            self.keep(event, len, limits);
-        } else {
+        let attached = stream.reader.is_some();
+        // Dropped where nobody reads: what is kept has bounds of its own.
+        let permit = permit.filter(|_| attached);
+        stream.frames.push_back(Frame { message, last, event, permit, token });
+        if attached {
             stream.wake_reader.notify_waiters();
+        } else {
+            self.keep(event, len, limits);
         }
     }
 
@@ -300,6 +327,18 @@ impl Inner {
         }
         while let Some(event) = spared.pop_back() {
             self.kept.push_front(event);
+        }
+    }
+
+    /// What nobody took is now kept for whoever resumes, and no longer owed.
+    fn keep_unread(&mut self, id: StreamId, limits: &ReplayLimits) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        stream.frames.iter_mut().for_each(|f| f.permit = None);
+        let unread: Vec<(EventId, usize)> = stream.unread().map(|f| (f.event, f.message.len())).collect();
+        for (event, len) in unread.into_iter().rev() {
+            if !self.kept.contains(&event) {
+                self.keep(event, len, limits);
+            }
         }
     }
 
@@ -393,18 +432,32 @@ impl Reader {
                 let mut inner = self.streams.lock();
                 let stream = inner.streams.get_mut(&self.stream).filter(|s| s.reader == Some(self.generation))?;
                 let cursor = stream.cursor;
-                if let Some(at) = stream.frames.iter().position(|f| f.event.sequence >= cursor) {
-                    let frame = stream.frames[at].clone();
-                    stream.cursor = frame.event.sequence + 1;
+                let next = stream.frames.iter().position(|f| f.event.sequence >= cursor);
+                if next.is_none() && stream.missed > 0 && stream.finished.is_none() {
+                    // It has caught up: now it can be told what it missed.
+                    let notice = notes::notice(std::mem::take(&mut stream.missed));
+                    let permit = Some(self.streams.ledger.owe(notice.len()));
+                    inner.append(self.stream, Queued { message: notice, last: false, token: None, permit }, &self.streams.limits);
+                    continue;
+                }
+                if let Some(frame) = next.and_then(|at| stream.frames.get_mut(at)) {
+                    let taken = Frame {
+                        message: frame.message.clone(),
+                        last: frame.last,
+                        event: frame.event,
+                        permit: frame.permit.take(),
+                        token: None,
+                    };
+                    stream.cursor = taken.event.sequence + 1;
                     stream.wake_writer.notify_waiters();
                     if stream.resumable {
-                        if !inner.kept.contains(&frame.event) {
-                            inner.keep(frame.event, frame.message.len(), &self.streams.limits);
+                        if !inner.kept.contains(&taken.event) {
+                            inner.keep(taken.event, taken.message.len(), &self.streams.limits);
                         }
-                    } else {
+                    } else if let Some(at) = next {
                         stream.frames.remove(at);
                     }
-                    return Some(frame);
+                    return Some(taken);
                 }
                 if stream.finished.is_some() {
                     return None;
@@ -434,128 +487,10 @@ impl Drop for Reader {
             inner.remove(self.stream);
             return;
         }
-        // What nobody took is now kept for whoever resumes.
-        let unread: Vec<(EventId, usize)> = stream.unread().map(|f| (f.event, f.message.len())).collect();
-        for (event, len) in unread.into_iter().rev() {
-            if !inner.kept.contains(&event) {
-                inner.keep(event, len, &limits);
-            }
-        }
+        inner.keep_unread(self.stream, &limits);
         inner.forget_finished(|_, count| count > FINISHED_STREAMS);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::Bytes;
-    use futures_util::FutureExt;
-
-    fn streams(events: usize, bytes: usize) -> Arc<Streams> {
-        Arc::new(Streams::new(ReplayLimits { events, bytes, time: Duration::from_secs(60) }))
-    }
-
-    fn text(n: usize) -> Wire {
-        Wire::from(format!("m{n}"))
-    }
-
-    fn read(reader: &mut Reader) -> Option<String> {
-        reader.next().now_or_never().flatten().map(|f| String::from_utf8(f.message.into_bytes().to_vec()).unwrap())
-    }
-
-    #[tokio::test]
-    async fn a_resumed_stream_continues_after_the_event_and_only_that_stream() {
-        let s = streams(100, 1 << 20);
-        let (mut a, mut b) = (s.open(), s.open());
-        a.make_resumable();
-        b.make_resumable();
-        for n in 0..4 {
-            s.push(a.stream(), text(n), false).await;
-            s.push(b.stream(), text(10 + n), false).await;
-        }
-        assert_eq!(read(&mut a).as_deref(), Some("m0"));
-        let seen = a.next().await.unwrap().event;
-        assert_eq!(read(&mut b).as_deref(), Some("m10"));
-        drop(a);
-        s.push(seen.stream, text(4), true).await;
-        s.finish(seen.stream);
-        let mut again = s.resume(EventId::parse(&seen.to_string()).unwrap()).unwrap();
-        let got: Vec<String> = std::iter::from_fn(|| read(&mut again)).collect();
-        assert_eq!(got, ["m2", "m3", "m4"]);
-        // And once more from the start of what is kept.
-        let mut once_more = s.resume(EventId { stream: seen.stream, sequence: 0 }).unwrap();
-        assert_eq!(std::iter::from_fn(|| read(&mut once_more)).count(), 5);
-        assert!(s.resume(EventId { stream: 99, sequence: 1 }).is_none());
-        assert!(s.resume(EventId { stream: seen.stream, sequence: 99 }).is_none());
-    }
-
-    #[tokio::test]
-    async fn a_writer_waits_for_its_reader_and_goes_on_when_it_reads_or_leaves() {
-        let s = streams(100, 1 << 20);
-        let mut reader = s.open();
-        let big = Wire::from(Bytes::from(vec![b'x'; WINDOW_BYTES]));
-        assert_eq!(s.push(reader.stream(), big.clone(), false).await, Pushed::Queued);
-        let mut second = Box::pin(s.push(reader.stream(), big.clone(), false));
-        assert!(second.as_mut().now_or_never().is_none());
-        reader.next().await.unwrap();
-        assert_eq!(second.await, Pushed::Queued);
-        let mut third = Box::pin(s.push(reader.stream(), big.clone(), false));
-        assert!(third.as_mut().now_or_never().is_none());
-        let id = reader.stream();
-        drop(reader);
-        assert_eq!(third.await, Pushed::Gone);
-        assert!(s.resume(EventId { stream: id, sequence: 0 }).is_none());
-    }
-
-    #[tokio::test]
-    async fn what_is_kept_is_bounded_and_an_answer_that_nobody_took_outlives_notes() {
-        let s = streams(4, 1 << 20);
-        let reader = s.open();
-        let id = reader.stream();
-        reader.make_resumable();
-        drop(reader);
-        for n in 0..100 {
-            s.push(id, text(n), false).await;
-        }
-        s.push(id, text(100), true).await;
-        s.finish(id);
-        for n in 0..100 {
-            s.push(STANDALONE, text(n), false).await;
-        }
-        assert!(s.lock().kept.len() <= 5);
-        let mut again = s.resume(EventId { stream: id, sequence: 1 }).unwrap();
-        assert_eq!(std::iter::from_fn(|| read(&mut again)).last().as_deref(), Some("m100"));
-        drop(again);
-        s.sweep(Instant::now() + Duration::from_secs(61));
-        assert!(s.resume(EventId { stream: id, sequence: 1 }).is_none());
-        let inner = s.lock();
-        let held: usize = inner.streams.values().flat_map(|s| &s.frames).map(|f| f.message.len()).sum();
-        assert_eq!(held, inner.kept_bytes);
-    }
-
-    #[tokio::test]
-    async fn a_second_standalone_reader_takes_over_and_gets_what_waited() {
-        let s = streams(10, 1 << 20);
-        s.push(STANDALONE, text(1), false).await;
-        let mut first = s.attach_standalone().unwrap();
-        assert_eq!(read(&mut first).as_deref(), Some("m1"));
-        let mut second = s.attach_standalone().unwrap();
-        s.push(STANDALONE, text(2), false).await;
-        assert!(first.next().await.is_none());
-        assert_eq!(read(&mut second).as_deref(), Some("m2"));
-        drop(first);
-        assert!(s.standalone_attached());
-        s.close();
-        assert!(second.next().await.is_none());
-    }
-
-    #[tokio::test]
-    async fn equal_notices_are_merged_while_they_wait() {
-        let s = streams(10, 1 << 20);
-        for _ in 0..5 {
-            s.push_merged(STANDALONE, text(1)).await;
-        }
-        let mut reader = s.attach_standalone().unwrap();
-        assert_eq!(std::iter::from_fn(|| read(&mut reader)).count(), 1);
-    }
-}
+mod tests;

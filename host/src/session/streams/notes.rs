@@ -1,0 +1,124 @@
+//! Messages that are not answers: what becomes of them where the client does not read as fast as they come.
+//!
+//! With room and credit they are queued. Without, the writer waits for `patience`, and with it the backend that sent the message, on its
+//! own connection; then each kind has its rule, so that what is queued stays bounded whatever a backend sends.
+
+use super::{Queued, StreamId, Streams, WINDOW_BYTES};
+use crate::protocol::{RequestId, Wire, codes, method};
+use std::time::Instant;
+
+/// What becomes of a message for which there is no room.
+#[derive(Clone, Debug)]
+pub enum Rule {
+    /// One equal message that waits is enough (`list_changed`, `resources/updated`).
+    Merge,
+    /// The newest takes the place of the one that waits with this token (`progress`).
+    Replace(RequestId),
+    /// Dropped and counted; one notice says how many (`message`, and what is not known).
+    Drop,
+    /// Not queued, at once: a request of a server, which gets an error instead.
+    Ask,
+    /// Queued all the same: bounded in another way.
+    Keep,
+}
+
+/// What became of a message given to a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// The reader gets it, or it waits for one that comes back.
+    Queued,
+    /// An equal one waits already.
+    Merged,
+    /// It stands where an older one of its kind stood.
+    Replaced,
+    /// There was no room for it.
+    Dropped,
+    /// Nobody can ever read it: the client went away and has no event id to come back with.
+    Gone,
+}
+
+impl Streams {
+    /// Queues a message that is not an answer, by its rule. Waits at most `patience`. Cancel-safe.
+    pub async fn note(&self, id: StreamId, message: Wire, rule: Rule) -> Noted {
+        let until = Instant::now() + self.ledger.limits().patience;
+        loop {
+            // Registered before the state is looked at, so that no wake-up is lost.
+            let mut credit = std::pin::pin!(self.ledger.changed().notified());
+            credit.as_mut().enable();
+            let mut room = match self.try_note(id, &message, &rule, Instant::now() >= until) {
+                Ok(noted) => return noted,
+                Err(wake) => Box::pin(wake.notified_owned()),
+            };
+            room.as_mut().enable();
+            // And once more, now that both are registered.
+            if let Ok(noted) = self.try_note(id, &message, &rule, false) {
+                return noted;
+            }
+            let _ = tokio::time::timeout_at(until.into(), async {
+                tokio::select! { () = &mut credit => {}, () = &mut room => {} }
+            })
+            .await;
+        }
+    }
+
+    /// Queues it if there is room, or by the rule when it is too `late` to wait for any; otherwise says what wakes a writer.
+    fn try_note(&self, id: StreamId, message: &Wire, rule: &Rule, late: bool) -> Result<Noted, std::sync::Arc<tokio::sync::Notify>> {
+        let mut inner = self.lock();
+        let Some(stream) = inner.writable(id) else { return Ok(Noted::Gone) };
+        if matches!(rule, Rule::Merge) && stream.unread().any(|f| f.message == *message) {
+            return Ok(Noted::Merged);
+        }
+        let token = match rule {
+            Rule::Replace(token) => Some(token.clone()),
+            _ => None,
+        };
+        let queued = |permit| Queued { message: message.clone(), last: false, token: token.clone(), permit };
+        if stream.reader.is_none() {
+            inner.append(id, queued(None), &self.limits);
+            return Ok(Noted::Queued);
+        }
+        let unread = stream.unread_bytes();
+        let fits = unread == 0 || unread + message.len() <= WINDOW_BYTES || matches!(rule, Rule::Ask | Rule::Keep);
+        let permit = if fits { self.ledger.try_owe(message.len()) } else { None };
+        if let Some(permit) = permit {
+            inner.append(id, queued(Some(permit)), &self.limits);
+            return Ok(Noted::Queued);
+        }
+        match rule {
+            Rule::Ask => return Ok(Noted::Dropped),
+            Rule::Keep => {}
+            _ if !late => return Err(stream.wake_writer.clone()),
+            Rule::Drop => {
+                stream.missed += 1;
+                self.ledger.count_dropped();
+                return Ok(Noted::Dropped);
+            }
+            Rule::Replace(token) => {
+                let cursor = stream.cursor;
+                let waiting = stream.frames.iter_mut().find(|f| f.event.sequence >= cursor && f.token.as_ref() == Some(token));
+                if let Some(frame) = waiting {
+                    frame.message = message.clone();
+                    if let Some(permit) = &mut frame.permit {
+                        permit.set_bytes(message.len());
+                    }
+                    return Ok(Noted::Replaced);
+                }
+            }
+            Rule::Merge => {}
+        }
+        // At most one for each kind, token or resource.
+        let permit = self.ledger.owe(message.len());
+        inner.append(id, queued(Some(permit)), &self.limits);
+        Ok(Noted::Queued)
+    }
+}
+
+/// What the client is told about messages that it missed.
+pub(super) fn notice(missed: u64) -> Wire {
+    let text = match missed {
+        1 => "1 message was not delivered: it came faster than this client reads".to_owned(),
+        n => format!("{n} messages were not delivered: they came faster than this client reads"),
+    };
+    let params = serde_json::json!({ "level": "warning", "logger": "lockgate", "data": text });
+    codes::notification(method::LOG_MESSAGE, Some(&params.to_string()))
+}

@@ -1,0 +1,134 @@
+//! The incident, side by side: Lockgate without and with stalled sessions, and a gateway made of rmcp's own session manager with them.
+//!
+//! `cargo bench --workspace --bench stalled`, or with `--profile dev` what `make test` has built already. `INCIDENT_SESSIONS` (400) and
+//! `INCIDENT_SECONDS` (60). Writes `target/bench/stalled.csv` (a line for each second and gateway) and `target/bench/stalled.svg`.
+
+use std::{fmt::Write as _, time::Duration};
+
+use lockgate_tests::{
+    gateway::{Gateway, http_backends},
+    incident::{Outcome, Plan, Sample, backend, quantile, run},
+    process::{Server, binary},
+};
+use tokio::process::Command;
+
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// One run.
+struct Line {
+    name: &'static str,
+    colour: &'static str,
+    outcome: Outcome,
+}
+
+#[tokio::main]
+async fn main() {
+    let sessions = usize::try_from(setting("INCIDENT_SESSIONS", 400)).expect("a number");
+    let plan = Plan {
+        sessions,
+        stalled: sessions / 10,
+        time: Duration::from_secs(setting("INCIDENT_SECONDS", 60)),
+        pace: Duration::from_secs(1),
+        answer: 100_000,
+        logs: (2, 4000),
+        limit: Duration::from_secs(10),
+    };
+    let quiet = Plan { sessions: plan.sessions - plan.stalled, stalled: 0, ..plan };
+    let lines = [
+        Line { name: "Lockgate, nobody stalled", colour: "#888888", outcome: lockgate(quiet).await },
+        Line { name: "Lockgate, one in ten stalled", colour: "#1a7f37", outcome: lockgate(plan).await },
+        Line { name: "rmcp session manager, one in ten stalled", colour: "#cf222e", outcome: rmcp(plan).await },
+    ];
+    println!("{sessions} sessions, {} of them stalled, {:?}; the others' calls", plan.stalled, plan.time);
+    println!("{:<42} {:>7} {:>7} {:>10} {:>10} {:>10} {:>12}", "", "calls", "failed", "p50", "p99", "longest", "memory");
+    for Line { name, outcome, .. } in &lines {
+        let of = |q| format!("{:.1} ms", quantile(&outcome.healthy, q).as_secs_f64() * 1e3);
+        let failed = outcome.healthy.iter().filter(|s| !s.ok).count();
+        println!(
+            "{name:<42} {:>7} {failed:>7} {:>10} {:>10} {:>10} {:>8} MiB",
+            outcome.healthy.len(),
+            of(0.5),
+            of(0.99),
+            of(1.0),
+            outcome.grown >> 20
+        );
+    }
+    let ratio = quantile(&lines[1].outcome.healthy, 0.99).as_secs_f64() / quantile(&lines[0].outcome.healthy, 0.99).as_secs_f64();
+    println!("p99 of the others with stalled sessions, to without: {ratio:.2}");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
+    std::fs::create_dir_all(&folder).expect("target can be written to");
+    std::fs::write(folder.join("stalled.csv"), csv(&lines)).expect("target can be written to");
+    std::fs::write(folder.join("stalled.svg"), svg(&lines, plan)).expect("target can be written to");
+    println!("target/bench/stalled.csv, target/bench/stalled.svg");
+}
+
+async fn lockgate(plan: Plan) -> Outcome {
+    let backend = backend(plan).await;
+    let gateway = Gateway::start(&format!("{}log: {{ level: error }}\n", http_backends(&[("one", &backend.url())]))).await;
+    run(gateway.listen, gateway.pid, plan).await
+}
+
+async fn rmcp(plan: Plan) -> Outcome {
+    let backend = backend(plan).await;
+    let mut command = Command::new(binary("rmcp-gateway"));
+    command.arg(backend.url());
+    let server = Server::start(command).await;
+    let to = server.url.trim_start_matches("http://").trim_end_matches("/mcp").parse().expect("an address");
+    let outcome = run(to, server.pid, plan).await;
+    server.stop().await;
+    outcome
+}
+
+/// The samples of each second.
+fn seconds(samples: &[Sample]) -> Vec<(u64, Vec<Sample>)> {
+    let last = samples.iter().map(|s| s.at.as_secs()).max().unwrap_or(0);
+    (0..=last).map(|second| (second, samples.iter().filter(|s| s.at.as_secs() == second).copied().collect())).collect()
+}
+
+fn csv(lines: &[Line]) -> String {
+    let mut out = "gateway,second,calls,failed,p50_ms,p99_ms\n".to_owned();
+    for Line { name, outcome, .. } in lines {
+        for (second, samples) in seconds(&outcome.healthy) {
+            let ms = |q| quantile(&samples, q).as_secs_f64() * 1e3;
+            let failed = samples.iter().filter(|s| !s.ok).count();
+            let _ = writeln!(out, "\"{name}\",{second},{},{failed},{:.2},{:.2}", samples.len(), ms(0.5), ms(0.99));
+        }
+    }
+    out
+}
+
+/// p99 of each second, on a logarithmic scale from 1 ms to 30 s.
+fn svg(lines: &[Line], plan: Plan) -> String {
+    let (width, height, left, bottom) = (760.0, 320.0, 60.0, 40.0);
+    let x = |second: f64| left + second / plan.time.as_secs_f64() * (width - left - 20.0);
+    let y = |ms: f64| height - bottom - (ms.clamp(1.0, 30_000.0).log10() / 30_000f64.log10()) * (height - bottom - 60.0);
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    for (ms, label) in [(1.0, "1 ms"), (10.0, "10 ms"), (100.0, "100 ms"), (1000.0, "1 s"), (10_000.0, "10 s")] {
+        let at = y(ms);
+        let _ = writeln!(
+            out,
+            "<line x1=\"{left}\" x2=\"{}\" y1=\"{at}\" y2=\"{at}\" stroke=\"#ddd\"/><text x=\"8\" y=\"{}\">{label}</text>",
+            width - 20.0,
+            at + 4.0
+        );
+    }
+    for (row, Line { name, colour, outcome }) in lines.iter().enumerate() {
+        let points: Vec<String> = seconds(&outcome.healthy)
+            .iter()
+            .filter(|(_, samples)| !samples.is_empty())
+            .map(|(second, samples)| format!("{:.1},{:.1}", x(*second as f64), y(quantile(samples, 0.99).as_secs_f64() * 1e3)))
+            .collect();
+        let _ = writeln!(out, "<polyline fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" points=\"{}\"/>", points.join(" "));
+        let _ = writeln!(out, "<text x=\"{left}\" y=\"{}\" fill=\"{colour}\">{name}</text>", 18 + 16 * row);
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"{left}\" y=\"{}\">p99 of the other sessions' calls, by the second in which they began</text>\n</svg>",
+        height - 10.0
+    );
+    out
+}

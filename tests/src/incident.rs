@@ -1,0 +1,234 @@
+//! The incident that admission answers, as a load: many sessions call, one in ten is behind a relay that stops reading, and all go on.
+//!
+//! Runs against anything that speaks streamable HTTP, so that gateways can be compared. Used by `tests/incident.rs` and by the benchmark
+//! `stalled`.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::{
+    backend::{Backend, Call},
+    client::{Endpoint, Session},
+    process::resident,
+    raw,
+    stall::{Relay, Unread},
+};
+
+/// What is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub sessions: usize,
+    /// Of these, behind the relay that stops reading.
+    pub stalled: usize,
+    pub time: Duration,
+    /// Between two calls of a session.
+    pub pace: Duration,
+    /// Bytes of an answer.
+    pub answer: usize,
+    /// Log messages before each answer, and their size.
+    pub logs: (usize, usize),
+    /// A call of a healthy session that takes longer has failed.
+    pub limit: Duration,
+}
+
+/// One call of a healthy session.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Since the relay stopped.
+    pub at: Duration,
+    pub took: Duration,
+    pub ok: bool,
+}
+
+/// A call of a stalled session, after the relay went on.
+#[derive(Debug)]
+pub struct Owed {
+    pub key: String,
+    pub status: u16,
+    /// The whole answer came.
+    pub answered: bool,
+}
+
+#[derive(Debug)]
+pub struct Outcome {
+    pub healthy: Vec<Sample>,
+    pub owed: Vec<Owed>,
+    /// By how much the process grew at most.
+    pub grown: u64,
+    /// How long it took each stalled session to be served again.
+    pub recovered: Vec<Option<Duration>>,
+    /// A session that somebody opened in the middle of it.
+    pub newcomer: Option<Duration>,
+}
+
+/// The backend: `work` sends log messages, then answers with its key and some bytes.
+pub async fn backend(plan: Plan) -> Backend {
+    let (fill, note) = (Arc::new("x".repeat(plan.answer)), Arc::new("n".repeat(plan.logs.1)));
+    let script = move |call: Call| {
+        let (fill, note) = (fill.clone(), note.clone());
+        async move {
+            let arguments: Value = serde_json::from_str(call.seen.arguments_raw()).unwrap_or_default();
+            let key = arguments["key"].as_str().unwrap_or_default().to_owned();
+            let stream = call.stream();
+            for _ in 0..plan.logs.0 {
+                if !stream.notify("notifications/message", &format!(r#"{{"level":"info","data":"{note}"}}"#)).await {
+                    return;
+                }
+            }
+            stream.answer(&raw::text(&format!("{key}:{fill}"))).await;
+        }
+    };
+    Backend::builder("b").tool("work").on("tools/call", script).start().await
+}
+
+/// Runs the plan against the gateway at `to`, whose process is `pid`.
+pub async fn run(to: SocketAddr, pid: u32, plan: Plan) -> Outcome {
+    let direct = Endpoint::new(&format!("http://{to}/mcp"));
+    let relay = Relay::start(to).await;
+    let (mut healthy, mut stalled) = (Vec::new(), Vec::new());
+    for at in 0..plan.sessions {
+        if at < plan.stalled { stalled.push(relay.at("/mcp").initialize().await) } else { healthy.push(direct.initialize().await) }
+    }
+    let mut streams = Vec::new();
+    for session in &stalled {
+        call(session, "warm", plan.limit).await;
+        streams.push(Unread::send(&session.at, "GET", &session.headers(), "").await);
+    }
+    for session in &healthy {
+        call(session, "warm", plan.limit).await;
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+
+    let before = resident(pid);
+    let peak = Arc::new(AtomicU64::new(before));
+    let watching = {
+        let peak = peak.clone();
+        tokio::spawn(async move {
+            loop {
+                peak.fetch_max(resident(pid), Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+    };
+    relay.stall(true);
+    let start = Instant::now();
+    let mut tasks = JoinSet::new();
+    for (at, session) in healthy.into_iter().enumerate() {
+        tasks.spawn(async move {
+            // Not all at once.
+            tokio::time::sleep(plan.pace.mul_f64(at as f64 / plan.sessions as f64)).await;
+            let mut samples = Vec::new();
+            while start.elapsed() < plan.time {
+                let (began, at) = (Instant::now(), start.elapsed());
+                let ok = call(&session, "healthy", plan.limit).await;
+                samples.push(Sample { at, took: began.elapsed(), ok });
+                tokio::time::sleep(plan.pace.saturating_sub(began.elapsed())).await;
+            }
+            samples
+        });
+    }
+    let mut stalling = JoinSet::new();
+    for (at, session) in stalled.into_iter().enumerate() {
+        stalling.spawn(async move {
+            let mut sent = Vec::new();
+            while start.elapsed() < plan.time {
+                let key = format!("s{at}-{}", sent.len());
+                let unread = Unread::send(&session.at, "POST", &session.headers(), &work(&key)).await;
+                sent.push((key, unread));
+                tokio::time::sleep(plan.pace).await;
+            }
+            (session, sent)
+        });
+    }
+    // Somebody comes in the middle of it.
+    let newcomer = {
+        let direct = direct.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(plan.time / 3).await;
+            let began = Instant::now();
+            let session = tokio::time::timeout(plan.limit, direct.initialize()).await.ok()?;
+            call(&session, "new", plan.limit).await.then(|| began.elapsed())
+        })
+    };
+    let mut samples = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        samples.extend(done.expect("a healthy client"));
+    }
+    let newcomer = newcomer.await.ok().flatten();
+    let mut left = Vec::new();
+    while let Some(done) = stalling.join_next().await {
+        left.push(done.expect("a stalled client"));
+    }
+    watching.abort();
+    let grown = peak.load(Ordering::Relaxed).saturating_sub(before);
+
+    relay.stall(false);
+    drop(streams);
+    let mut recovering = JoinSet::new();
+    for (session, sent) in left {
+        recovering.spawn(async move {
+            let mut owed = Vec::new();
+            for (key, unread) in sent {
+                let read = unread.read(Duration::from_secs(20)).await;
+                let answered = read.status == 200 && read.messages().iter().any(|m| answers(m, &key));
+                owed.push(Owed { key, status: read.status, answered });
+            }
+            let began = Instant::now();
+            while began.elapsed() < plan.limit {
+                if call(&session, "again", plan.limit).await {
+                    return (owed, Some(began.elapsed()));
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            (owed, None)
+        });
+    }
+    let (mut owed, mut recovered) = (Vec::new(), Vec::new());
+    while let Some(done) = recovering.join_next().await {
+        if let Ok((these, after)) = done {
+            owed.extend(these);
+            recovered.push(after);
+        } else {
+            recovered.push(None);
+        }
+    }
+    Outcome { healthy: samples, owed, grown, recovered, newcomer }
+}
+
+fn answers(message: &Value, key: &str) -> bool {
+    message["result"]["content"][0]["text"].as_str().is_some_and(|text| text.starts_with(&format!("{key}:")))
+}
+
+fn work(key: &str) -> String {
+    raw::request(&json!(key).to_string(), "tools/call", &json!({ "name": "work", "arguments": { "key": key } }).to_string())
+}
+
+/// Whether the call was answered with its result within `limit`.
+async fn call(session: &Session, key: &str, limit: Duration) -> bool {
+    let answer = async {
+        let reply = session.post(work(key)).await;
+        if reply.status != 200 {
+            return false;
+        }
+        let answer = reply.answer().await;
+        serde_json::from_str::<Value>(&answer.raw).is_ok_and(|message| answers(&message, key))
+    };
+    tokio::time::timeout(limit, answer).await.unwrap_or(false)
+}
+
+/// The `q` quantile (0 to 1) of the times of these samples.
+pub fn quantile(samples: &[Sample], q: f64) -> Duration {
+    let mut times: Vec<Duration> = samples.iter().map(|s| s.took).collect();
+    times.sort_unstable();
+    let at = ((times.len() as f64) * q) as usize;
+    times.get(at.min(times.len().saturating_sub(1))).copied().unwrap_or_default()
+}
