@@ -38,9 +38,10 @@ impl SseSession {
 
     /// The answer to a request that was posted; what comes before it is dropped.
     pub async fn answer(&mut self, id: &str) -> Value {
+        let wanted: Value = serde_json::from_str(id).expect("an id is JSON");
         loop {
             let message = self.events.message().await.expect("the stream goes on").json();
-            if message.get("method").is_none() && message["id"].to_string() == id {
+            if message.get("method").is_none() && message["id"] == wanted {
                 return message;
             }
         }

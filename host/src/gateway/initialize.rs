@@ -5,7 +5,7 @@ use crate::admission::{Ledger, Room};
 use crate::backend::{FromServer, Hello, ServerHello, Upstream};
 use crate::protocol::json::Object;
 use crate::protocol::{Request, RpcError, Version, Wire, codes, json};
-use crate::session::{Client, Declares, Full, Place, Principal, Session, SessionId, SessionKey, VirtualHost};
+use crate::session::{Client, Declares, Full, NewSession, Place, Principal, Session, SessionId, SessionKey, VirtualHost};
 use crate::telemetry::SessionTag;
 use crate::telemetry::metrics::{Admission, SessionEvent};
 use bytes::Bytes;
@@ -43,7 +43,16 @@ impl Gateway {
         let counted = self.metrics.sessions.enter();
         let claims = self.claims(key.principal.name());
         let ledger = Ledger::new(self.settings.session.admission, tag.clone(), self.metrics.owed.clone());
-        let session = Session::new(key, tag.clone(), client.clone(), host.clone(), claims, self.settings.session, ledger, (place, counted));
+        let session = Session::new(NewSession {
+            key,
+            tag: tag.clone(),
+            client: client.clone(),
+            host: host.clone(),
+            claims,
+            limits: self.settings.session,
+            ledger,
+            place: (place, counted),
+        });
         // Before anything is begun on behalf of whoever it is: no backend hears of a session that policies refuse.
         let chain = session.published().chain().clone();
         if let Some(refused) = chain.opened(&session.view()).await.map_err(|e| Refusal::policy_failed(&e))? {

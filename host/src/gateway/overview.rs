@@ -38,7 +38,7 @@ pub struct Overview {
 impl Gateway {
     /// All sessions, those that owe most first.
     pub fn overview(&self) -> Vec<Overview> {
-        let mut all: Vec<Overview> = self.registry.all().iter().map(|s| Overview::of(s)).collect();
+        let mut all: Vec<Overview> = self.registry.all().iter().map(Overview::of).collect();
         all.sort_by(|a, b| b.owed_bytes.cmp(&a.owed_bytes).then_with(|| a.session.cmp(&b.session)));
         all
     }

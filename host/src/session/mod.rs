@@ -109,6 +109,20 @@ pub struct Session {
     walking: Semaphore,
 }
 
+/// What a session is made of.
+pub struct NewSession {
+    pub key: SessionKey,
+    /// Stands for it in logs.
+    pub tag: Arc<str>,
+    pub client: Client,
+    pub host: Arc<VirtualHost>,
+    /// What is known of its principal.
+    pub claims: Arc<Claims>,
+    pub limits: SessionLimits,
+    pub ledger: Arc<Ledger>,
+    pub place: (Place, LevelGuard),
+}
+
 /// A task tells the client what changed.
 const TELLING: u8 = 0x80;
 
@@ -118,16 +132,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Session {
-    pub fn new(
-        key: SessionKey,
-        tag: Arc<str>,
-        client: Client,
-        host: Arc<VirtualHost>,
-        claims: Arc<Claims>,
-        limits: SessionLimits,
-        ledger: Arc<Ledger>,
-        place: (Place, LevelGuard),
-    ) -> Arc<Self> {
+    pub fn new(of: NewSession) -> Arc<Self> {
+        let NewSession { key, tag, client, host, claims, limits, ledger, place } = of;
         Arc::new(Session {
             key,
             tag,

@@ -160,26 +160,26 @@ impl Messages {
                             None => continue,
                         },
                         Some(_) => continue,
-                        None => match {
+                        None => {
                             Room::grow(&self.room, &mut self.reading, decoder.held()).await;
-                            self.body.frame().await
-                        } {
-                            Some(Ok(frame)) => {
-                                decoder.push(frame.data_ref().unwrap_or(&Bytes::new()));
-                                continue;
-                            }
-                            Some(Err(error)) => return Err(ReadError::Cut(client::root(&error))),
-                            None => {
-                                // Some servers leave out the blank line after their last event.
-                                decoder.push(b"\n\n");
-                                let last = decoder.next_event().ok().flatten();
-                                self.form = Form::Done;
-                                match last.as_ref().and_then(Event::message) {
-                                    Some(message) if Incoming::parse(message.clone()).is_ok() => message.clone(),
-                                    _ => return Ok(None),
+                            match self.body.frame().await {
+                                Some(Ok(frame)) => {
+                                    decoder.push(frame.data_ref().unwrap_or(&Bytes::new()));
+                                    continue;
+                                }
+                                Some(Err(error)) => return Err(ReadError::Cut(client::root(&error))),
+                                None => {
+                                    // Some servers leave out the blank line after their last event.
+                                    decoder.push(b"\n\n");
+                                    let last = decoder.next_event().ok().flatten();
+                                    self.form = Form::Done;
+                                    match last.as_ref().and_then(Event::message) {
+                                        Some(message) if Incoming::parse(message.clone()).is_ok() => message.clone(),
+                                        _ => return Ok(None),
+                                    }
                                 }
                             }
-                        },
+                        }
                     }
                 }
             };
