@@ -51,6 +51,8 @@ impl Gateway {
             let log = std::fs::File::create(folder.path().join("log")).expect("the log can be created");
             let mut command = Command::new(gateway_binary());
             command.arg("serve").arg("--config").arg(&config).args(arguments).kill_on_drop(true);
+            // One for all tests, so that each does not compile the policies that ship, and none in the home of whoever runs them.
+            command.env("XDG_CACHE_HOME", cache());
             command.envs(env.iter().copied()).current_dir(folder.path()).stdin(Stdio::null());
             command.stdout(log.try_clone().expect("a file handle can be cloned")).stderr(log);
             let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -187,10 +189,16 @@ impl Drop for Gateway {
 /// Runs the gateway to its end, for `check`, `schema` and configurations that must be refused. Gives exit code and output.
 pub async fn run(arguments: &[&str], folder: &Folder) -> (Option<i32>, String) {
     let mut command = Command::new(gateway_binary());
-    command.args(arguments).current_dir(folder.path()).stdin(Stdio::null()).kill_on_drop(true);
+    command.args(arguments).current_dir(folder.path()).env("XDG_CACHE_HOME", cache()).stdin(Stdio::null()).kill_on_drop(true);
     let output = within("the gateway's command", command.output()).await.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Beside the binaries of the tests.
+fn cache() -> PathBuf {
+    let tests = std::env::current_exe().expect("the test knows its own path");
+    tests.with_file_name("lockgate-test-cache")
 }
 
 fn gateway_binary() -> PathBuf {

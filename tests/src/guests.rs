@@ -95,6 +95,8 @@ fn namespace(expose: &str, text: &str) -> Vec<u8> {
         (func (export "lockgate:policy/namespace@0.1.1#expose") (param i32 i32 i32 i32) (result i32)
             (local i32)
             (local.set 4 (call $realloc (i32.const 0) (i32.const 0) (i32.const 4) (i32.mul (local.get 3) (i32.const 12))))
+            ;; An instance may have answered before.
+            (memory.fill (local.get 4) (i32.const 0) (i32.mul (local.get 3) (i32.const 12)))
             {expose}
             (i32.store (i32.const 1028) (local.get 4))
             (i32.store (i32.const 1032) (local.get 3))

@@ -176,7 +176,7 @@ impl Live {
         drop(state);
         // What this lets go of may be large.
         drop((ended, current));
-        tracing::info!(virtual_host = &*inner.virtual_host, generation, "policies swapped");
+        tracing::debug!(virtual_host = &*inner.virtual_host, generation, "policies swapped");
     }
 
     /// Notes that a swap was given up before it began: its component did not load, or its configuration does not fit. For the status.

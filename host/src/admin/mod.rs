@@ -124,7 +124,7 @@ mod tests {
     use std::time::Duration;
 
     fn admin(site: &Site, yaml: &str, address: [u8; 4]) -> Admin {
-        let yaml = format!("backends: {{ unused: {{ url: http://127.0.0.1:9/mcp }} }}\n{yaml}\n");
+        let yaml = format!("backends: {{ unused: {{ url: http://127.0.0.1:9/mcp }} }}\npolicy: {{ cache: off }}\n{yaml}\n");
         let config = crate::config::load_text("test", &yaml).unwrap_or_else(|problems| panic!("{problems}")).config;
         let plane = Plane::load(&config).unwrap_or_else(|problems| panic!("{problems}"));
         let control = Control::new(plane, site.gateway.clone(), Arc::new(config), None);

@@ -55,33 +55,40 @@ impl Control {
     /// # Errors
     /// [`Failure`]; then nothing has changed.
     pub async fn push(self: &Arc<Self>, push: Push) -> Result<Vec<Swapped>, Failure> {
-        let Push { policy, virtual_host, sha256, component } = push;
-        let places =
-            self.places(|host, spec| *spec.name == *policy && virtual_host.as_ref().is_none_or(|wanted| **wanted == **host.path()));
-        if places.is_empty() {
-            let paths: Vec<&str> = self.hosts.iter().map(|host| &**host.path()).collect();
-            let message = match &virtual_host {
-                Some(wanted) if !paths.contains(&wanted.as_str()) => {
-                    format!("there is no virtual host {wanted}; there are {}", paths.join(", "))
-                }
-                Some(wanted) => format!("no policy {policy} runs on {wanted}"),
-                None => format!("no policy {policy} runs on any virtual host"),
-            };
-            return Err(self.failure(FailureKind::Unknown, message));
-        }
-        let code = Bytecode { component: component.to_vec(), manifest: None };
-        self.in_turn(move |control| async move { control.replace("api", places, Source::Pushed, sha256, code).await }).await
+        self.in_turn(move |control| async move {
+            let Push { policy, virtual_host, sha256, component } = push;
+            let on = |host: &Host| virtual_host.as_ref().is_none_or(|wanted| **wanted == **host.path());
+            let places = control.places(|host, spec| *spec.name == *policy && on(host));
+            if places.is_empty() {
+                let paths: Vec<&str> = control.hosts.iter().map(|host| &**host.path()).collect();
+                let message = match &virtual_host {
+                    Some(wanted) if !paths.contains(&wanted.as_str()) => {
+                        format!("there is no virtual host {wanted}; there are {}", paths.join(", "))
+                    }
+                    Some(wanted) => format!("no policy {policy} runs on {wanted}"),
+                    None => format!("no policy {policy} runs on any virtual host"),
+                };
+                return Err(control.failure(FailureKind::Unknown, message));
+            }
+            let code = Bytecode { component: component.to_vec(), manifest: None };
+            control.replace("api", places, Source::Pushed, sha256, code).await
+        })
+        .await
     }
 
-    /// Swaps in what a file holds now, wherever it is the policy's code. None: it is what runs already, or runs nowhere.
-    pub(super) async fn take_file(self: &Arc<Self>, path: &Path, code: Bytecode) -> Result<Option<Vec<Swapped>>, Failure> {
+    /// Swaps in what a file holds now, wherever it is the policy's code. What runs already stays.
+    pub(super) async fn take_file(self: &Arc<Self>, path: &Path, code: Bytecode) -> Result<Vec<Swapped>, Failure> {
         let source = Source::File(path.to_owned());
         let digest = code.digest();
-        let places = self.places(|_, spec| spec.source == source);
-        if places.iter().all(|&(host, at)| self.hosts[host].running().1.get(at).is_some_and(|spec| spec.code == digest)) {
-            return Ok(None);
+        let is_news = move |spec: &Spec, source: &Source| spec.source == *source && spec.code != digest;
+        if self.places(|_, spec| is_news(spec, &source)).is_empty() {
+            return Ok(Vec::new());
         }
-        self.in_turn(move |control| async move { control.replace("file", places, source, None, code).await.map(Some) }).await
+        self.in_turn(move |control| async move {
+            let places = control.places(|_, spec| is_news(spec, &source));
+            control.replace("file", places, source, None, code).await
+        })
+        .await
     }
 
     /// Where the policies run that are meant: index of the virtual host, and of the policy there.
@@ -103,7 +110,8 @@ impl Control {
         sha256: Option<String>,
         code: Bytecode,
     ) -> Result<Vec<Swapped>, Failure> {
-        let hosts: Vec<usize> = places.iter().map(|(host, _)| *host).collect();
+        let mut hosts: Vec<usize> = places.iter().map(|(host, _)| *host).collect();
+        hosts.dedup();
         let done = self.try_replace(&places, source, sha256, code).await;
         self.conclude(by, &hosts, done).await?;
         Ok(places
@@ -148,10 +156,10 @@ impl Control {
                     &mut plans[last]
                 }
             };
-            // What was found before this change had its turn may be gone.
+            // New code may have gone back to what was there before it, meanwhile.
             match plan.1.get_mut(at) {
                 Some(spec) if at < plan.2.len() => spec.source = source.clone(),
-                _ => return Err("the policies were changed meanwhile; try again".into()),
+                _ => return Err("the policies went back to those before meanwhile; try again".into()),
             }
         }
         let (engine, places) = (self.engine.clone(), places.to_vec());

@@ -251,7 +251,13 @@ fn the_bounds_that_the_schema_tells_are_those_of_the_code() {
             if let Some(limit) = key.strip_prefix("limits/") {
                 return format!("backends: {{ a: {{ command: [server] }} }}\n{section}: {{ limits: {{ {limit}: {value} }} }}\n");
             }
-            let room = if key == "max_per_principal" { "max_total: 1000000, " } else { "" };
+            // Those that another key bounds, too.
+            let room = match key {
+                "max_per_principal" => "max_total: 1000000, ",
+                "teardown_after" => "drain_window: 100ms, ",
+                "drain_window" => "teardown_after: 1h, ",
+                _ => "",
+            };
             format!("backends: {{ a: {{ command: [server] }} }}\n{section}: {{ {room}{key}: {value} }}\n")
         };
         accepted(&yaml(bounds[0]));

@@ -289,7 +289,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }
-        assert!(text.contains("lockgate_policy_call_seconds_bucket") && text.contains(r#"le="0.000005""#), "{text}");
+        assert!(text.contains("lockgate_policy_call_seconds_bucket") && text.contains(r#"le="5e-06""#), "{text}");
     }
 
     #[test]
