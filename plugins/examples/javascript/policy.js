@@ -6,11 +6,18 @@
 // An interface of the contract is an export of this module; its functions are those of wit/policy.wit in camelCase. A variant is
 // { tag, val }; what is thrown as { tag, val } is the `failure`. The session is lent for the call: do not keep it.
 
-function setting(session) {
-  let given;
+// Memory of the module serves one session, and may be gone at the next call: good for a cache, and for nothing else.
+let cached = { text: undefined, rules: [] };
+
+function rules(session) {
+  const text = session.setting();
+  if (text !== cached.text) cached = { text, rules: parse(text) };
+  return cached.rules;
+}
+
+function parse(text) {
   try {
-    given = JSON.parse(session.setting()) ?? {};
-    return (given.refuse ?? []).map(({ name, backend = '', reason = 'not allowed here' }) => ({
+    return (JSON.parse(text)?.refuse ?? []).map(({ name, backend = '', reason = 'not allowed here' }) => ({
       name: new RegExp(name, 'u'),
       backend: new RegExp(backend, 'u'),
       reason,
@@ -22,7 +29,7 @@ function setting(session) {
 
 export const router = {
   resolve(session, kind, publicName, target) {
-    const rule = setting(session).find((r) => r.name.test(target.name) && r.backend.test(target.backend));
+    const rule = rules(session).find((r) => r.name.test(target.name) && r.backend.test(target.backend));
     if (!rule) return { tag: 'pass' };
     session.log('info', `${session.principal()} is refused ${publicName}`);
     return { tag: 'refuse', val: rule.reason };
