@@ -176,12 +176,13 @@ pub async fn run(to: SocketAddr, pid: u32, plan: Plan) -> Outcome {
     let mut recovering = JoinSet::new();
     for (session, sent) in left {
         recovering.spawn(async move {
-            let mut owed = Vec::new();
-            for (key, unread) in sent {
+            // All at the same time, as a client that reads again does.
+            let reading = sent.into_iter().map(|(key, unread)| async move {
                 let read = unread.read(Duration::from_secs(20)).await;
                 let answered = read.status == 200 && read.messages().iter().any(|m| answers(m, &key));
-                owed.push(Owed { key, status: read.status, answered });
-            }
+                Owed { key, status: read.status, answered }
+            });
+            let owed = futures_util::future::join_all(reading).await;
             let began = Instant::now();
             while began.elapsed() < plan.limit {
                 if call(&session, "again", plan.limit).await {

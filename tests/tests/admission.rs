@@ -12,7 +12,7 @@ use lockgate_tests::{
     gateway::{Gateway, http_backends},
     process::resident,
     raw,
-    stall::{Read, Unread},
+    stall::Unread,
     within, within_time,
 };
 use serde_json::{Value, json};
@@ -118,10 +118,10 @@ fn runs(backend: &Backend) -> HashMap<String, usize> {
     runs
 }
 
-/// The answers that were owed are all there, each once, whole; what was refused was not run.
+/// The answers that were owed are all there, each once, whole; what was refused was not run. Reads all of them at the same time.
 async fn read_all(backend: &Backend, unread: Vec<(String, Unread)>) {
-    for (key, answer) in unread {
-        let read: Read = answer.read(Duration::from_secs(20)).await;
+    let reading = unread.into_iter().map(|(key, answer)| async move { (key, answer.read(Duration::from_secs(20)).await) });
+    for (key, read) in futures_util::future::join_all(reading).await {
         if read.status == 429 {
             assert!(!runs(backend).contains_key(&key), "{key} was refused, and run all the same");
             continue;
@@ -460,9 +460,7 @@ async fn a_client_that_honours_retry_after_runs_each_effect_exactly_once() {
         let unread = stuff(&setup, &format!("r{round}")).await;
         let reader = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(700)).await;
-            for (_, answer) in unread {
-                answer.read(Duration::from_secs(20)).await;
-            }
+            futures_util::future::join_all(unread.into_iter().map(|(_, answer)| answer.read(Duration::from_secs(20)))).await;
         });
         for at in 0..3 {
             let key = format!("effect-{round}-{at}");

@@ -133,8 +133,8 @@ async fn a_client_that_posts_and_does_not_read_its_stream_is_refused_on_the_post
     assert!(ran <= 40 - refused, "{ran} ran, {refused} were refused");
     assert_eq!(other.call("t", json!({ "key": "o" })).await["content"][0]["text"], "o");
     // There is nothing to resume in this revision: its stream is closed, and so is the session.
+    eventually("its end", || gateway.log().contains("session closed").then_some(())).await;
     assert!(stream.closed_within(Duration::from_secs(10)).await);
-    eventually("the session ends", || gateway.log().contains("session closed").then_some(())).await;
     within("other sessions go on", other.call("t", json!({}))).await;
     gateway.stop().await;
 }

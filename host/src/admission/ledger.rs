@@ -185,6 +185,13 @@ impl Ledger {
         Err(self.refuse(now))
     }
 
+    /// A number that is larger than all before.
+    pub(super) fn next(&self) -> u64 {
+        let mut state = self.lock();
+        state.next += 1;
+        state.next
+    }
+
     /// One frame, where there is credit and nobody waits for it.
     pub fn try_admit(self: &Arc<Self>) -> Option<Permit> {
         let mut state = self.lock();

@@ -182,6 +182,8 @@ impl Meter {
 
     /// The socket is gone: nothing of it will drain any more.
     pub(super) fn close(&self) {
+        // What has drained until now was not lost.
+        self.look(Instant::now());
         let (lost, ledger) = {
             let mut inner = self.lock();
             inner.queue = Queue::Closed;

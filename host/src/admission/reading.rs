@@ -2,7 +2,8 @@
 //!
 //! A message up to a frame's share of the bytes is covered by its frame. For more, its reader asks for room as it goes. Nobody gets any
 //! while the client is owed all its bytes. Below that, what fits is given, and the first that reads from a backend always goes on, so
-//! that no two messages wait for each other in the middle. So a session holds no more than `admission.bytes` and one message from each
+//! that no two messages wait for each other in the middle. Of those that wait for one backend, the call that began first is next: a client
+//! that reads its answers in the order of its requests finds them in that order. So a session holds no more than `admission.bytes` and one message from each
 //! backend; a backend that trickles one message for ever keeps only itself waiting.
 
 use super::ledger::Ledger;
@@ -20,6 +21,10 @@ pub struct Reading {
 pub(super) struct Entry {
     id: u64,
     lane: usize,
+    /// The age of the call that it is for.
+    order: u64,
+    /// There was no room for it yet.
+    waits: bool,
 }
 
 /// Where a call's messages get their room from, and where the room of the last one is kept until its frame is owed.
@@ -28,15 +33,20 @@ pub struct Room {
     ledger: Arc<Ledger>,
     /// Which backend is read from.
     lane: usize,
+    order: u64,
     kept: Arc<Mutex<Option<Reading>>>,
 }
 
 impl Ledger {
     /// Begins to read a message from the backend `lane`.
     pub fn reading(self: &Arc<Self>, lane: usize) -> Reading {
-        let mut state = self.lock();
-        let id = state.readings.last().map_or(0, |last| last.id + 1);
-        state.readings.push(Entry { id, lane });
+        let order = self.next();
+        self.reading_of(lane, order)
+    }
+
+    fn reading_of(self: &Arc<Self>, lane: usize, order: u64) -> Reading {
+        let id = self.next();
+        self.lock().readings.push(Entry { id, lane, order, waits: false });
         Reading { ledger: self.clone(), id, bytes: 0 }
     }
 }
@@ -44,21 +54,32 @@ impl Ledger {
 // === impl Reading ===
 
 impl Reading {
-    /// Makes room for `bytes` more. Waits for it, in no particular order, while others hold it.
+    /// Makes room for `bytes` more. Waits for it while others hold it.
     pub async fn grow(&mut self, bytes: usize) {
         loop {
             let mut changed = std::pin::pin!(self.ledger.changed.notified());
             changed.as_mut().enable();
             {
                 let mut state = self.ledger.lock();
-                let lane = state.readings.iter().find(|e| e.id == self.id).map(|e| e.lane);
-                let first = state.readings.iter().find(|e| Some(e.lane) == lane).is_none_or(|e| e.id == self.id);
+                let (lane, order) = state.readings.iter().find(|e| e.id == self.id).map_or((0, 0), |e| (e.lane, e.order));
+                let older = |e: &&Entry| e.lane == lane && e.id != self.id && e.order < order;
+                let first = !state.readings.iter().any(|e| older(&e));
+                let next = !state.readings.iter().any(|e| older(&e) && e.waits);
                 let limit = self.ledger.limits.bytes;
                 let owed = state.bytes.saturating_sub(state.reading_bytes);
-                if state.bytes.saturating_add(bytes) <= limit || (first && owed < limit) {
+                let fits = next && state.bytes.saturating_add(bytes) <= limit;
+                let goes = fits || (first && owed < limit);
+                let entry = state.readings.iter_mut().find(|e| e.id == self.id);
+                let waited = entry.is_some_and(|entry| std::mem::replace(&mut entry.waits, !goes));
+                if goes {
                     self.ledger.add_bytes(&mut state, bytes);
                     state.reading_bytes += bytes;
                     self.bytes += bytes;
+                    drop(state);
+                    if waited {
+                        // Whoever is behind it is next.
+                        self.ledger.changed.notify_waiters();
+                    }
                     return;
                 }
             }
@@ -85,7 +106,8 @@ impl Drop for Reading {
 
 impl Room {
     pub fn new(ledger: Arc<Ledger>, lane: usize) -> Self {
-        Room { ledger, lane, kept: Arc::default() }
+        let order = ledger.next();
+        Room { ledger, lane, order, kept: Arc::default() }
     }
 
     /// What a message may have before it needs room.
@@ -94,7 +116,7 @@ impl Room {
     }
 
     pub fn reading(&self) -> Reading {
-        self.ledger.reading(self.lane)
+        self.ledger.reading_of(self.lane, self.order)
     }
 
     /// Waits for room for a message of which `held` bytes are there, before more of it is read. Nothing is waited for up to a frame's share,

@@ -224,6 +224,51 @@ async fn the_first_that_reads_from_a_backend_always_goes_on_and_others_wait_for_
 }
 
 #[tokio::test]
+async fn of_those_that_wait_for_room_the_call_that_began_first_is_next() {
+    let ledger = ledger();
+    let (early, late) = (Room::new(ledger.clone(), 0), Room::new(ledger.clone(), 0));
+    let answer = ledger.owe(1000);
+    // The later call's answer is there first.
+    let (mut second, mut first) = (late.reading(), early.reading());
+    let mut waits = Box::pin(second.grow(10));
+    assert!(waits.as_mut().now_or_never().is_none());
+    let mut before = Box::pin(first.grow(10));
+    assert!(before.as_mut().now_or_never().is_none());
+    drop(answer);
+    assert!(waits.as_mut().now_or_never().is_none());
+    before.now_or_never().unwrap();
+    waits.now_or_never().unwrap();
+}
+
+#[tokio::test]
+async fn what_has_drained_stays_owed_until_the_client_has_proved_that_it_reads() {
+    let ledger = ledger();
+    let (meter, queue) = connection();
+    let now = Instant::now().checked_sub(Duration::from_secs(20)).unwrap();
+    ledger.ask_proof(now);
+    ledger.proved(now);
+    for _ in 0..2 {
+        send(&ledger, &meter, &queue, 100, now);
+    }
+    queue.store(0, Relaxed);
+    ledger.look(now);
+    assert_eq!(ledger.standing().owed_frames, 2);
+    // Half of the credit waits for it.
+    assert!(ledger.wants_proof().now_or_never().is_some());
+    ledger.ask_proof(now);
+    send(&ledger, &meter, &queue, 100, now);
+    queue.store(0, Relaxed);
+    ledger.judge(now + LIMITS.drain_window);
+    assert!(ledger.is_half_open() && ledger.is_proved().now_or_never().is_none());
+    assert_eq!(ledger.admit().now_or_never().expect("at once").unwrap_err().reason, Reason::HalfOpen);
+    // The answer proves what was there before the question, and nothing after it.
+    ledger.proved(now + LIMITS.drain_window);
+    assert_eq!((ledger.standing().owed_frames, ledger.is_half_open()), (1, false));
+    ledger.stop_proving(now);
+    assert_eq!(ledger.standing().owed_frames, 0);
+}
+
+#[tokio::test]
 async fn nothing_large_is_read_while_the_client_owes_reading_all_its_bytes() {
     let ledger = ledger();
     let answer = ledger.owe(1000);

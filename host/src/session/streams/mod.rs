@@ -113,6 +113,8 @@ struct Stream {
     finished: Option<Instant>,
     /// Messages that were dropped since the client was last told.
     missed: u64,
+    /// A message was dropped or merged for want of room, and none has found room since.
+    crowded: bool,
     wake_reader: Arc<Notify>,
     wake_writer: Arc<Notify>,
 }
@@ -128,6 +130,7 @@ impl Stream {
             resumable: false,
             finished: None,
             missed: 0,
+            crowded: false,
             wake_reader: Arc::default(),
             wake_writer: Arc::default(),
         }
@@ -225,16 +228,24 @@ impl Streams {
     /// Queues the answer of a call: nothing follows it. Never waits: `permit` was its credit from the start.
     pub fn answer(&self, id: StreamId, message: Wire, permit: Option<Permit>) -> Noted {
         let mut inner = self.lock();
-        let Some(stream) = inner.writable(id) else { return Noted::Gone };
-        if stream.reader.is_some() && stream.missed > 0 {
-            let notice = notes::notice(std::mem::take(&mut stream.missed));
-            let permit = self.ledger.owe(notice.len());
-            inner.append(id, Queued { message: notice, last: false, token: None, permit: Some(permit) }, &self.limits);
+        if inner.writable(id).is_none() {
+            return Noted::Gone;
         }
+        self.tell_missed(&mut inner, id);
         let mut permit = permit.unwrap_or_else(|| self.ledger.owe(0));
         permit.set_bytes(message.len());
         inner.append(id, Queued { message, last: true, token: None, permit: Some(permit) }, &self.limits);
         Noted::Queued
+    }
+
+    /// Queues the notice of what an attached reader has missed, ahead of what comes next.
+    fn tell_missed(&self, inner: &mut Inner, id: StreamId) {
+        let missed = inner.streams.get_mut(&id).filter(|s| s.reader.is_some()).map_or(0, |s| std::mem::take(&mut s.missed));
+        if missed > 0 {
+            let notice = notes::notice(missed);
+            let permit = self.ledger.owe(notice.len());
+            inner.append(id, Queued { message: notice, last: false, token: None, permit: Some(permit) }, &self.limits);
+        }
     }
 
     /// Ends the reader of a stream; what it has not taken is kept for another one.
@@ -434,11 +445,17 @@ impl Reader {
                 let cursor = stream.cursor;
                 let next = stream.frames.iter().position(|f| f.event.sequence >= cursor);
                 if next.is_none() && stream.missed > 0 && stream.finished.is_none() {
-                    // It has caught up: now it can be told what it missed.
-                    let notice = notes::notice(std::mem::take(&mut stream.missed));
-                    let permit = Some(self.streams.ledger.owe(notice.len()));
-                    inner.append(self.stream, Queued { message: notice, last: false, token: None, permit }, &self.streams.limits);
-                    continue;
+                    // It has caught up: now it can be told what it missed. Without credit it has not; then the next message brings it.
+                    let notice = notes::notice(stream.missed);
+                    if let Some(permit) = self.streams.ledger.try_owe(notice.len()) {
+                        stream.missed = 0;
+                        inner.append(
+                            self.stream,
+                            Queued { message: notice, last: false, token: None, permit: Some(permit) },
+                            &self.streams.limits,
+                        );
+                        continue;
+                    }
                 }
                 if let Some(frame) = next.and_then(|at| stream.frames.get_mut(at)) {
                     let taken = Frame {

@@ -1,11 +1,15 @@
 //! Messages that are not answers: what becomes of them where the client does not read as fast as they come.
 //!
-//! With room and credit they are queued. Without, the writer waits for `patience`, and with it the backend that sent the message, on its
-//! own connection; then each kind has its rule, so that what is queued stays bounded whatever a backend sends.
+//! With room and credit they are queued. Without, the writer waits, and with it the backend that sent the message, on its own connection:
+//! for `patience`, and only for `PACE` where the message before found no room either, or where one that waits can be replaced. Then each
+//! kind has its rule, so that what is queued stays bounded whatever a backend sends.
 
 use super::{Queued, StreamId, Streams, WINDOW_BYTES};
 use crate::protocol::{RequestId, Wire, codes, method};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a message waits where it is no loss: what keeps a flood from taking a processor, and its call from taking for ever.
+const PACE: Duration = Duration::from_millis(1);
 
 /// What becomes of a message for which there is no room.
 #[derive(Clone, Debug)]
@@ -40,7 +44,9 @@ pub enum Noted {
 impl Streams {
     /// Queues a message that is not an answer, by its rule. Waits at most `patience`. Cancel-safe.
     pub async fn note(&self, id: StreamId, message: Wire, rule: Rule) -> Noted {
-        let until = Instant::now() + self.ledger.limits().patience;
+        let crowded = matches!(rule, Rule::Replace(_)) || self.lock().streams.get(&id).is_some_and(|s| s.crowded);
+        let patience = self.ledger.limits().patience;
+        let until = Instant::now() + if crowded { patience.min(PACE) } else { patience };
         loop {
             // Registered before the state is looked at, so that no wake-up is lost.
             let mut credit = std::pin::pin!(self.ledger.changed().notified());
@@ -81,9 +87,12 @@ impl Streams {
         let fits = unread == 0 || unread + message.len() <= WINDOW_BYTES || matches!(rule, Rule::Ask | Rule::Keep);
         let permit = if fits { self.ledger.try_owe(message.len()) } else { None };
         if let Some(permit) = permit {
+            stream.crowded = false;
+            self.tell_missed(&mut inner, id);
             inner.append(id, queued(Some(permit)), &self.limits);
             return Ok(Noted::Queued);
         }
+        stream.crowded |= late;
         match rule {
             Rule::Ask => return Ok(Noted::Dropped),
             Rule::Keep => {}
