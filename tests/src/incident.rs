@@ -108,6 +108,26 @@ pub async fn run(to: SocketAddr, pid: u32, plan: Plan) -> Outcome {
     }
     tokio::time::sleep(Duration::from_millis(200)).await;
 
+    // Everybody calls and reads for a while: what the load itself takes is not what stalled clients cost.
+    let start = Instant::now() + plan.time / 4;
+    let mut tasks = JoinSet::new();
+    for (at, session) in healthy.into_iter().enumerate() {
+        tasks.spawn(async move {
+            // Not all at once.
+            tokio::time::sleep(plan.pace.mul_f64(at as f64 / plan.sessions as f64)).await;
+            let mut samples = Vec::new();
+            while start.elapsed() < plan.time {
+                let began = Instant::now();
+                let ok = call(&session, "healthy", plan.limit).await;
+                if let Some(at) = began.checked_duration_since(start) {
+                    samples.push(Sample { at, took: began.elapsed(), ok });
+                }
+                tokio::time::sleep(plan.pace.saturating_sub(began.elapsed())).await;
+            }
+            samples
+        });
+    }
+    tokio::time::sleep_until(start.into()).await;
     let before = resident(pid);
     let peak = Arc::new(AtomicU64::new(before));
     let watching = {
@@ -120,22 +140,6 @@ pub async fn run(to: SocketAddr, pid: u32, plan: Plan) -> Outcome {
         })
     };
     relay.stall(true);
-    let start = Instant::now();
-    let mut tasks = JoinSet::new();
-    for (at, session) in healthy.into_iter().enumerate() {
-        tasks.spawn(async move {
-            // Not all at once.
-            tokio::time::sleep(plan.pace.mul_f64(at as f64 / plan.sessions as f64)).await;
-            let mut samples = Vec::new();
-            while start.elapsed() < plan.time {
-                let (began, at) = (Instant::now(), start.elapsed());
-                let ok = call(&session, "healthy", plan.limit).await;
-                samples.push(Sample { at, took: began.elapsed(), ok });
-                tokio::time::sleep(plan.pace.saturating_sub(began.elapsed())).await;
-            }
-            samples
-        });
-    }
     let mut stalling = JoinSet::new();
     for (at, session) in stalled.into_iter().enumerate() {
         stalling.spawn(async move {

@@ -211,7 +211,9 @@ mod tests {
     use tokio::net::TcpStream;
 
     fn config(listen: &str, admin: &str) -> Arc<Config> {
-        let yaml = format!("listen: {listen}\nadmin: {admin}\npolicy: {{ cache: off }}\nbackends: {{ away: {{ url: http://127.0.0.1:9/mcp }} }}\n");
+        let yaml = format!(
+            "listen: {listen}\nadmin: {admin}\npolicy: {{ cache: off }}\nbackends: {{ away: {{ url: http://127.0.0.1:9/mcp }} }}\n"
+        );
         Arc::new(config::load_text("test", &yaml).unwrap_or_else(|problems| panic!("{problems}")).config)
     }
 

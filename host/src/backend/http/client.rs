@@ -20,6 +20,9 @@ const MAX_REDIRECTS: usize = 3;
 /// Servers commonly close an idle connection after 5 s. A request that meets the close is lost and may not be repeated, so
 /// connections are given up a little earlier.
 const IDLE: Duration = Duration::from_secs(4);
+/// Bytes that are read of a connection before somebody wants them, and the largest head of a response. What is read ahead is held for
+/// nobody's account, and there is a connection for each call in flight.
+const READ_AHEAD: usize = 64 * 1024;
 const CONNECT: Duration = Duration::from_secs(5);
 /// A peer that vanished without a word is noticed on a quiet stream.
 const KEEPALIVE: Duration = Duration::from_secs(60);
@@ -59,6 +62,7 @@ impl HttpClient {
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
+            .http1_max_buf_size(READ_AHEAD)
             .build(connector);
         HttpClient { client }
     }
