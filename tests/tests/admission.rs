@@ -10,7 +10,7 @@ use lockgate_tests::{
     client::{Events, Session},
     eventually,
     gateway::{Gateway, http_backends},
-    process::resident,
+    process::{Folder, resident},
     raw,
     stall::Unread,
     within, within_time,
@@ -489,4 +489,43 @@ async fn a_client_that_honours_retry_after_runs_each_effect_exactly_once() {
     }
     assert!(refusals > 0, "nothing was refused, so nothing was tried");
     setup.gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_child_that_floods_costs_little_and_holds_up_neither_another_backend_nor_another_session() {
+    let folder = Folder::new("flood");
+    let command = lockgate_tests::stdio::command(&folder.path().join("backend.log"), &[]);
+    let command = serde_json::to_string(&command).expect("strings become JSON");
+    let backend = backend().await;
+    let yaml = format!(
+        "backends:\n  child: {{ command: {command} }}\n  one: {{ url: \"{}\" }}\nadmission: {{ drain_window: 500ms, teardown_after: 5m }}\n",
+        backend.url()
+    );
+    let gateway = Gateway::start(&yaml).await;
+    let (session, other) = (gateway.initialize().await, gateway.initialize().await);
+    session.call("one__t", json!({})).await;
+    other.call("child__pid", json!({})).await;
+    let before = resident(gateway.pid);
+    // 400 MB of log messages, and answers of 1 MB, that nobody reads.
+    let flood = json!({ "name": "child__chatter", "arguments": { "count": 100_000, "bytes": 4000 } }).to_string();
+    let large = json!({ "name": "child__big", "arguments": { "bytes": 1_000_000 } }).to_string();
+    let mut unread = Vec::new();
+    for (id, params) in [("1", &flood), ("2", &large), ("3", &large)] {
+        unread.push(Unread::send(&session.at, "POST", &session.headers(), &raw::request(id, "tools/call", params)).await);
+    }
+    for _ in 0..10 {
+        for (session, tool) in [(&session, "one__t"), (&other, "one__t"), (&other, "child__pid")] {
+            let start = Instant::now();
+            let reply = session.post(raw::request("\"x\"", "tools/call", &json!({ "name": tool, "arguments": {} }).to_string())).await;
+            assert_eq!(reply.status, 200, "{tool}");
+            reply.answer().await;
+            assert!(start.elapsed() < Duration::from_secs(2), "{tool}: {:?}", start.elapsed());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let grown = resident(gateway.pid).saturating_sub(before);
+    println!("a child that floods: the gateway grew by {} KiB", grown >> 10);
+    assert!(grown < 16 << 20, "grown by {} KiB", grown >> 10);
+    drop(unread);
+    gateway.stop().await;
 }

@@ -94,3 +94,28 @@ async fn sessions_that_are_deleted_leave_nothing_behind() {
     eventually("the descriptors are closed", || (descriptors(gateway.pid) <= open + 32).then_some(())).await;
     gateway.stop().await;
 }
+
+/// `IDLE_STREAMS` is the number of streams (each takes three descriptors here and four in the gateway).
+#[tokio::test]
+async fn idle_streams_cost_little_each_and_hold_up_nobody() {
+    let count: usize = std::env::var("IDLE_STREAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(1000);
+    let backend = Backend::with_tools("b", &["t"]).await;
+    let gateway = Gateway::start(&http_backends(&[("one", &backend.url())])).await;
+    let mut streams = Vec::with_capacity(count);
+    for _ in 0..50 {
+        streams.push(gateway.initialize().await.stream().await);
+    }
+    let before = resident(gateway.pid);
+    for _ in 0..count {
+        streams.push(gateway.initialize().await.stream().await);
+    }
+    let each = resident(gateway.pid).saturating_sub(before) / count as u64;
+    let session = gateway.initialize().await;
+    let start = Instant::now();
+    session.call("t", json!({})).await;
+    println!("{count} idle streams: {} KiB each; a call beside them: {:?}", each >> 10, start.elapsed());
+    assert!(each < PER_SESSION, "{} KiB each", each >> 10);
+    assert!(start.elapsed() < std::time::Duration::from_secs(2));
+    drop(streams);
+    gateway.stop().await;
+}

@@ -13,6 +13,7 @@
 //! | `hang` | reads on, never answers this call |
 //! | `progress` | three progress notifications, then the answer |
 //! | `ask` | sends `elicitation/create`, answers with what the client said |
+//! | `chatter` | sends `{"count": N}` log messages of `{"bytes": N}` each, then answers |
 //! | `big` | answers with `{"bytes": N}` bytes of text |
 //!
 //! The log has a line per event: `PID start`, `PID in MESSAGE`, `PID eof`, `PID exit`.
@@ -171,6 +172,14 @@ impl Backend {
                     }
                 }
             }
+            "chatter" => {
+                let number = |name| member(arguments, name).and_then(|n| n.parse::<usize>().ok());
+                let fill = "c".repeat(number("bytes")?);
+                for _ in 0..number("count")? {
+                    self.send(&raw::notification("notifications/message", &format!(r#"{{"level":"info","data":"{fill}"}}"#)));
+                }
+                "said".to_owned()
+            }
             "big" => "z".repeat(member(arguments, "bytes")?.parse().ok()?),
             _ => {
                 self.send(&raw::error(id, -32602, "Unknown tool"));
@@ -183,7 +192,7 @@ impl Backend {
 }
 
 fn tools() -> String {
-    let names = ["echo", "pid", "env", "cwd", "garbage", "flood", "crash", "hang", "progress", "ask", "big"];
+    let names = ["echo", "pid", "env", "cwd", "garbage", "flood", "crash", "hang", "progress", "ask", "chatter", "big"];
     let tools = names.map(|name| format!(r#"{{"name":"{name}","description":"Scripted: {name}","inputSchema":{{"type":"object"}}}}"#));
     format!(r#"{{"tools":[{}]}}"#, tools.join(","))
 }
