@@ -235,7 +235,8 @@ impl Ledger {
             }
             None => Duration::ZERO,
         };
-        wait.clamp(Duration::from_secs(1), LONGEST_WAIT)
+        // In a drain window at the latest it is known whether it reads, and how fast: the rate of a session that had little to read says less.
+        wait.clamp(Duration::from_secs(1), self.limits.drain_window.clamp(Duration::from_secs(1), LONGEST_WAIT))
     }
 
     /// Owes a frame whatever the credit: for answers, and what is bounded in another way.
