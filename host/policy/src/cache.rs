@@ -30,14 +30,15 @@ const PARTIAL_AGE: Duration = Duration::from_secs(3_600);
 // === impl Cache ===
 
 impl Cache {
-    /// A cache in this folder, which is made if it is not there. `None`, with a warning: it cannot be made, or is not safe.
-    pub(crate) fn open(dir: PathBuf, most_bytes: u64) -> Option<Cache> {
+    /// A cache in this folder, which is made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made, or is not safe, in words.
+    pub(crate) fn open(dir: PathBuf, most_bytes: u64) -> Result<Cache, String> {
         match private_dir(&dir) {
-            Ok(()) => Some(Cache { dir, most_bytes, warned: AtomicBool::new(false) }),
-            Err(reason) => {
-                tracing::warn!(dir = %dir.display(), %reason, "no compiled policies are kept in the cache folder: they are compiled at every start");
-                None
-            }
+            Ok(()) => Ok(Cache { dir, most_bytes, warned: AtomicBool::new(false) }),
+            Err(reason) => Err(format!("{}: {reason}", dir.display())),
         }
     }
 

@@ -67,6 +67,7 @@ pub struct Engine {
     /// Made when the first policy needs it.
     large: OnceLock<Arc<Realm>>,
     pub(crate) cache: Option<Cache>,
+    cache_refused: Option<String>,
     pub(crate) compiles: AtomicU64,
     observer: Option<Arc<dyn Observer>>,
     ticker: Ticker,
@@ -159,8 +160,20 @@ impl Engine {
         let bounds = Bounds { core_instances: 16, memories: 1, tables: 8, table_elements: config.table_elements };
         let berths = Berths::new(config.warm_instances.min(config.pool_instances) as usize, config.warm_bytes);
         let pool = Realm::new(engine, bounds, config.pool_instances as usize, berths);
-        let cache = config.cache.clone().and_then(|dir| Cache::open(dir, config.cache_bytes));
-        Ok(Arc::new(Engine { config, pool, large: OnceLock::new(), cache, compiles: AtomicU64::new(0), observer, ticker, pooled }))
+        let opened = config.cache.clone().map(|dir| Cache::open(dir, config.cache_bytes)).transpose();
+        let cache_refused = opened.as_ref().err().cloned();
+        let cache = opened.ok().flatten();
+        Ok(Arc::new(Engine {
+            config,
+            pool,
+            large: OnceLock::new(),
+            cache,
+            cache_refused,
+            compiles: AtomicU64::new(0),
+            observer,
+            ticker,
+            pooled,
+        }))
     }
 
     /// The configuration that it was made with.
@@ -171,6 +184,11 @@ impl Engine {
     /// Whether instances come from a pool (the fast way).
     pub fn is_pooled(&self) -> bool {
         self.pooled
+    }
+
+    /// Why there is no cache of compiled code although there should be one.
+    pub fn cache_refused(&self) -> Option<&str> {
+        self.cache_refused.as_deref()
     }
 
     /// How often a component was compiled, rather than found in the cache.

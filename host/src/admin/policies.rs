@@ -105,7 +105,10 @@ impl Admin {
             value.to_str().is_ok_and(|v| FORMS.contains(&crate::protocol::headers::media_type(v).to_ascii_lowercase().as_str()))
         };
         if types.any(form) {
-            return Err(Denied(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a component is sent as it is, with `Content-Type: application/wasm`"));
+            return Err(Denied(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "no form is taken here: send a component with `Content-Type: application/wasm`, and a request without a body without one",
+            ));
         }
         Ok(())
     }

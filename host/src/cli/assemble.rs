@@ -2,7 +2,7 @@
 //! connects to nothing.
 
 use crate::backend::{self, HttpClient};
-use crate::config::{Config, Problems, Target, Transport, VirtualHost};
+use crate::config::{Config, Problem, Problems, Target, Transport, VirtualHost};
 use crate::gateway::{Gateway, Settings};
 use crate::policies::Plane;
 use crate::session::streams::ReplayLimits;
@@ -25,6 +25,11 @@ impl Policies {
     /// Compiles and tries out every policy of the configuration. Takes tens of milliseconds of CPU time for each.
     pub fn load(config: &Config) -> Result<Policies, Problems> {
         Plane::load(config).map(Policies)
+    }
+
+    /// What works, if not as it was configured.
+    pub fn warnings(&self) -> Option<Problem> {
+        self.0.warnings()
     }
 
     /// For who looks after them while the gateway runs.

@@ -9,7 +9,7 @@ use crate::telemetry::SafeUri;
 
 /// Prints the summary. Getting here means that everything is fine.
 pub fn run(prepared: &Prepared) -> ExitCode {
-    println!("{}ok", summary(&prepared.config));
+    say!("{}ok", summary(&prepared.config));
     ExitCode::SUCCESS
 }
 

@@ -3,6 +3,22 @@
 //! Each command has a file. Exit codes are the same for all: 0 it worked, 1 it failed while running, 2 the command line or the
 //! configuration is wrong. Only what a command prints goes to standard output; the log and every complaint go to standard error.
 
+/// Prints a line of what a command has to say. Whoever reads it may stop reading (`… | head`): that is no error.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+
+/// As `say`, without the end of the line.
+macro_rules! say_part {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = write!(std::io::stdout(), $($text)*);
+    }};
+}
+
 mod assemble;
 mod check;
 pub mod demo;

@@ -57,5 +57,6 @@ pub fn prepare(flags: &Flags) -> Result<Prepared, Problems> {
     // `policy compile-component` of this very program.
     loaded.config.policy.compiler = std::env::current_exe().ok();
     let policies = Policies::load(&loaded.config)?;
+    policies.warnings().into_iter().for_each(|warning| loaded.warnings.push(warning));
     Ok(Prepared { config: Arc::new(loaded.config), policies, warnings: loaded.warnings, files: loaded.files, sources })
 }

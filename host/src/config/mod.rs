@@ -14,6 +14,7 @@ mod file;
 mod hosts;
 mod mcp_servers;
 mod model;
+pub mod plain_file;
 mod problem;
 mod resolve;
 mod secret;

@@ -1,12 +1,12 @@
 //! From the configuration to chains of policies that run: code is read, compiled and held against its terms. Takes tens of milliseconds
 //! of CPU time for each policy: call it where that hurts nobody.
 
-use crate::config::{Alias, AliasKind, Config, Place, PolicyRef, PolicySource, Problem, Problems, VirtualHost};
+use super::trial;
+use crate::config::{Alias, AliasKind, Config, Place, PolicyRef, PolicySource, Problem, Problems, VirtualHost, plain_file};
 use crate::telemetry::metrics::PolicyMetrics;
 use lockgate_policy::{Chain, Code, Engine, EngineConfig, Entry, Failing, Policy, Terms, shipped};
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -101,10 +101,24 @@ impl Plane {
         let mut problems = Problems::default();
         let mut hosts = Vec::new();
         for host in &config.virtual_hosts {
+            let before = problems.len();
             let (specs, entries) = loader.host(config, host, &mut problems);
-            hosts.push(Planned { specs, chain: Arc::new(Chain::new(engine.clone(), host.path.clone(), entries)) });
+            let chain = Arc::new(Chain::new(engine.clone(), host.path.clone(), entries));
+            if problems.len() == before
+                && let Err(problem) = trial::stand(config, host, &chain)
+            {
+                problems.push(problem);
+            }
+            hosts.push(Planned { specs, chain });
         }
         if problems.is_empty() { Ok(Plane { engine, metrics, hosts }) } else { Err(problems) }
+    }
+
+    /// What works, if not as it was configured.
+    pub fn warnings(&self) -> Option<Problem> {
+        let reason = self.engine.cache_refused()?;
+        let told = format!("compiled policies are not kept there, so that each start compiles them: {reason}");
+        Some(Problem::new(Place::named("policy.cache"), told))
     }
 
     /// Where the calls of policies are counted.
@@ -145,6 +159,7 @@ impl Loader {
     /// A policy of this code, with its configuration. Notes in the spec which code it is.
     pub fn entry(&mut self, spec: &mut Spec, code: &Bytecode) -> Result<Entry, String> {
         spec.code = code.digest();
+        trial::wishes(spec)?;
         let policy = self.policy(spec, code)?;
         Entry::new(policy, spec.setting.clone(), spec.failing).map_err(|e| e.to_string())
     }
@@ -204,9 +219,9 @@ impl Spec {
 impl Bytecode {
     /// Reads a component of at most `limit` bytes (and one more, for the policy plane to refuse), and the manifest beside it.
     pub fn read(path: &Path, limit: usize) -> Result<Self, String> {
-        let component = read(path, limit.saturating_add(1)).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
+        let component = plain_file::read(path, limit.saturating_add(1)).map_err(|e| format!("{} cannot be read: {e}", path.display()))?;
         let beside = manifest_beside(path);
-        let manifest = match read(&beside, MANIFEST) {
+        let manifest = match plain_file::read(&beside, MANIFEST) {
             Ok(manifest) => Some(manifest),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
             Err(e) => return Err(format!("{} cannot be read: {e}", beside.display())),
@@ -231,13 +246,6 @@ pub(super) fn sha256_hex(bytes: &[u8]) -> String {
 /// `NAME.manifest.json` for `NAME.wasm`.
 pub(super) fn manifest_beside(component: &Path) -> PathBuf {
     component.with_extension("manifest.json")
-}
-
-fn read(path: &Path, most: usize) -> std::io::Result<Vec<u8>> {
-    let file = std::fs::File::open(path)?;
-    let mut bytes = Vec::new();
-    file.take(most as u64).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// What a policy reads as its configuration. The shipped `alias` gets the aliases of the virtual host, which have a key of their own.

@@ -6,13 +6,15 @@
 //!
 //! # Layout
 //! `load` (from the configuration to chains) · `control` (what runs, one change at a time) · `swap` (the path of every change) ·
-//! `watch` (files) · `reload` (the configuration) · `status` (what operators see)
+//! `watch` (files) · `reload` (the configuration) · `status` (what operators see) ·
+//! `trial` (before a client finds out)
 
 mod control;
 mod load;
 mod reload;
 mod status;
 mod swap;
+mod trial;
 mod watch;
 
 pub use control::{Control, Failure, FailureKind};

@@ -114,7 +114,9 @@ impl AdminPort {
                 true => anyhow::anyhow!(
                     "nothing answers at {base}: is the gateway running, and is this its admin port (`admin` in its configuration, --admin here)?"
                 ),
-                false => anyhow::Error::new(e).context(format!("{base} gave no answer")),
+                false => anyhow::Error::new(e).context(format!(
+                    "{base} broke off before it answered (it does that where more is sent than it takes: is the component larger than `limits.component` of the policy?)"
+                )),
             })?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, MOST_ANSWER).collect().await;

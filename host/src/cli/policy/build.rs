@@ -44,8 +44,8 @@ pub fn run(args: BuildArgs) -> anyhow::Result<ExitCode> {
     let terms = Terms { grants: all_wanted(&facts.manifest), ..Terms::default() };
     Policy::load(&engine()?, &built.name, &built.component, &terms)
         .with_context(|| format!("{} was written, but a gateway would not take it", built.file.display()))?;
-    println!("component   {}", built.file.display());
-    print!("{facts}");
+    say!("component   {}", built.file.display());
+    say_part!("{facts}");
     Ok(ExitCode::SUCCESS)
 }
 

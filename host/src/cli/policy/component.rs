@@ -7,6 +7,10 @@ use anyhow::{Context as _, bail};
 use lockgate_policy::{Capabilities, Code, Engine, EngineConfig, Manifest, shipped};
 
 use super::build;
+use crate::config::plain_file;
+
+/// Bytes of a component that are read: as many as a configuration can allow, and one more for the policy plane to refuse.
+const MOST_BYTES: usize = (256 << 20) + 1;
 
 /// A component's bytes and where they are from.
 #[derive(Debug)]
@@ -38,14 +42,14 @@ impl Component {
         if let Some((name, bytes)) = by_name {
             return Ok(Component { name: name.to_owned(), bytes: bytes.to_vec(), beside: None, file: None, fixtures: None });
         }
-        let read = std::fs::read(what);
+        let read = plain_file::read(what, MOST_BYTES);
         let bytes = read.with_context(|| {
             let names: Vec<&str> = shipped::names().collect();
             format!("{} cannot be read (a file, a folder with a Cargo.toml, or one of the shipped {})", what.display(), names.join(", "))
         })?;
         let name = what.file_stem().and_then(|stem| stem.to_str()).unwrap_or("policy").to_owned();
         let beside = what.with_file_name(format!("{name}.manifest.json"));
-        let beside = match std::fs::read(&beside) {
+        let beside = match plain_file::read(&beside, MOST_BYTES) {
             Ok(manifest) => Some(manifest),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
             Err(e) => bail!("{} cannot be read: {e}", beside.display()),

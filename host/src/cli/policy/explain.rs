@@ -31,9 +31,9 @@ pub async fn run(args: ExplainArgs) -> anyhow::Result<ExitCode> {
     let query = [("virtual_host", &*args.virtual_host), ("principal", &*args.principal), ("kind", &*args.kind), ("name", &*args.name)];
     let answer = args.admin.port()?.get("/policies/explain", &query).await?;
     if args.admin.json {
-        println!("{answer:#}");
+        say!("{answer:#}");
     } else {
-        print!("{} {:?} at {} for {}\n{}", args.kind, args.name, args.virtual_host, args.principal, story(&answer));
+        say_part!("{} {:?} at {} for {}\n{}", args.kind, args.name, args.virtual_host, args.principal, story(&answer));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -76,16 +76,16 @@ pub fn run(args: InspectArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         let mut json = facts.json();
         json["loads"] = all.iter().map(Loaded::json).collect();
-        println!("{json:#}");
+        say!("{json:#}");
     } else {
-        print!("{facts}");
+        say_part!("{facts}");
         for loaded in &all {
             if args.config.is_some() {
-                println!("granted     {}: {}", loaded.place, words(&loaded.grants));
+                say!("granted     {}: {}", loaded.place, words(&loaded.grants));
             }
             match &loaded.refused {
-                None => println!("loads       yes, {}, in {} ms", loaded.place, loaded.took.as_millis()),
-                Some(why) => println!("loads       no, {}: {why}", loaded.place),
+                None => say!("loads       yes, {}, in {} ms", loaded.place, loaded.took.as_millis()),
+                Some(why) => say!("loads       no, {}: {why}", loaded.place),
             }
         }
     }

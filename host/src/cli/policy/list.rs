@@ -17,9 +17,9 @@ pub struct ListArgs {
 pub async fn run(args: ListArgs) -> anyhow::Result<ExitCode> {
     let answer = args.admin.port()?.get("/policies", &[]).await?;
     if args.admin.json {
-        println!("{answer:#}");
+        say!("{answer:#}");
     } else {
-        print!("{}", table(&answer));
+        say_part!("{}", table(&answer));
     }
     Ok(ExitCode::SUCCESS)
 }

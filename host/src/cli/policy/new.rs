@@ -85,8 +85,8 @@ pub fn run(args: NewArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let shown = dir.display();
-    println!("{shown}: a policy with {}\n", words(&hooks));
-    println!("  lockgate policy build {shown}\n  lockgate policy test {shown}\n  lockgate dev --policy {shown}");
+    say!("{shown}: a policy with {}\n", words(&hooks));
+    say!("  lockgate policy build {shown}\n  lockgate policy test {shown}\n  lockgate dev --policy {shown}");
     Ok(ExitCode::SUCCESS)
 }
 

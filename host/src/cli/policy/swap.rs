@@ -42,7 +42,7 @@ pub async fn run(args: SwapArgs) -> anyhow::Result<ExitCode> {
             return match error.downcast::<Refusal>() {
                 Ok(refusal) => {
                     if args.admin.json {
-                        println!("{:#}", refusal.answer);
+                        say!("{:#}", refusal.answer);
                     }
                     eprintln!("lockgate: not swapped: {}{}", refusal.message, kept(&refusal.answer));
                     Ok(ExitCode::FAILURE)
@@ -52,10 +52,10 @@ pub async fn run(args: SwapArgs) -> anyhow::Result<ExitCode> {
         }
     };
     if args.admin.json {
-        println!("{answer:#}");
+        say!("{answer:#}");
     } else {
         for line in lines(&answer) {
-            println!("{line}");
+            say!("{line}");
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -64,12 +64,12 @@ pub async fn run(args: TestArgs) -> anyhow::Result<ExitCode> {
                 let policy = Policy::load(&engine, &component.name, component.code(), &terms)
                     .with_context(|| format!("{}, with what it grants", fixtures.path.display()))?;
                 let (size, took) = (grouped(component.bytes.len()), started.elapsed().as_millis());
-                println!("{} {}: {size} bytes, loaded in {took} ms", policy.name(), policy.version());
+                say!("{} {}: {size} bytes, loaded in {took} ms", policy.name(), policy.version());
                 loaded = Some((terms, policy.clone()));
                 policy
             }
         };
-        println!("{}", fixtures.path.display());
+        say!("{}", fixtures.path.display());
         let mut outcomes = Vec::new();
         for case in &fixtures.cases {
             let (outcome, cost) = one(&engine, &policy, case, args.repeat).await?;
@@ -79,9 +79,9 @@ pub async fn run(args: TestArgs) -> anyhow::Result<ExitCode> {
                 (false, true) => "renewed",
                 (false, false) => "FAILED",
             };
-            println!("  {word:<8} {:>9}  {:>9}  {}", milliseconds(cost.time), mebibytes(cost.memory), case.name);
+            say!("  {word:<8} {:>9}  {:>9}  {}", milliseconds(cost.time), mebibytes(cost.memory), case.name);
             if !fits {
-                print!("{}", difference(case, &outcome));
+                say_part!("{}", difference(case, &outcome));
             }
             *(if fits { &mut fit } else { &mut unfit }) += 1;
             outcomes.push(outcome);
@@ -94,9 +94,9 @@ pub async fn run(args: TestArgs) -> anyhow::Result<ExitCode> {
     }
     let cases = fit + unfit;
     match (unfit, args.bless) {
-        (0, _) => println!("{cases} cases, all as expected"),
-        (_, true) => println!("{cases} cases, {unfit} renewed in {renewed} files: read the difference before you keep it"),
-        (_, false) => println!("{cases} cases, {unfit} not as expected (if the answers are right: --bless)"),
+        (0, _) => say!("{cases} cases, all as expected"),
+        (_, true) => say!("{cases} cases, {unfit} renewed in {renewed} files: read the difference before you keep it"),
+        (_, false) => say!("{cases} cases, {unfit} not as expected (if the answers are right: --bless)"),
     }
     Ok(if unfit == 0 || args.bless { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -12,6 +12,7 @@ use super::virtual_hosts::Host;
 use super::{Cx, Source, name_fault, resolve_path};
 use crate::config::file::{FailFile, File, GrantsFile, OnFail, PolicyEntry, PolicyFile, PolicyLimitsFile};
 use crate::config::model::{DEFAULT_POLICIES, PolicyConfig, PolicyRef, PolicySource, SHIPPED_POLICIES};
+use crate::config::plain_file;
 use crate::config::problem::{Place, suggest};
 use crate::config::source::expand::Lookup;
 use crate::config::source::tree::Step;
@@ -246,12 +247,7 @@ const COMPONENT: [u8; 8] = *b"\0asm\x0d\0\x01\0";
 fn check_component(path: &Path, base: &Path) -> Result<PathBuf, String> {
     let shown = path.display();
     let mut head = [0; 8];
-    let read = std::fs::File::open(path).and_then(|mut f| {
-        if f.metadata()?.is_dir() {
-            return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory));
-        }
-        f.read_exact(&mut head)
-    });
+    let read = plain_file::open(path).and_then(|mut f| f.read_exact(&mut head));
     match read {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             Err(format!("{shown} does not exist; relative paths start at {}", base.display()))
