@@ -432,6 +432,11 @@ impl Ledger {
         &self.changed
     }
 
+    /// Frames that may still be admitted or owed.
+    pub fn credit(&self) -> usize {
+        self.lock().credit(&self.limits)
+    }
+
     pub fn is_half_open(&self) -> bool {
         self.lock().half_open.is_some()
     }

@@ -202,10 +202,6 @@ impl Ledger {
         }
     }
 
-    fn credit(&self) -> usize {
-        self.lock().credit(&self.limits)
-    }
-
     fn standing_unseen(&self) -> Standing {
         let state = self.lock();
         self.standing_of(&state, Instant::now())

@@ -47,6 +47,10 @@ impl Streams {
         let crowded = matches!(rule, Rule::Replace(_)) || self.lock().streams.get(&id).is_some_and(|s| s.crowded);
         let patience = self.ledger.limits().patience;
         let until = Instant::now() + if crowded { patience.min(PACE) } else { patience };
+        // What has drained since somebody looked may be credit enough.
+        if self.ledger.credit() == 0 {
+            self.ledger.look(Instant::now());
+        }
         loop {
             // Registered before the state is looked at, so that no wake-up is lost.
             let mut credit = std::pin::pin!(self.ledger.changed().notified());
