@@ -32,7 +32,7 @@ async fn main() {
         time: Duration::from_secs(setting("INCIDENT_SECONDS", 60)),
         pace: Duration::from_secs(1),
         answer: 100_000,
-        logs: (2, 4000),
+        logs: (128, 8000),
         limit: Duration::from_secs(10),
     };
     let quiet = Plan { sessions: plan.sessions - plan.stalled, stalled: 0, ..plan };

@@ -34,7 +34,7 @@ pub struct Plan {
     pub pace: Duration,
     /// Bytes of an answer.
     pub answer: usize,
-    /// Log messages before each answer, and their size.
+    /// Log messages before each answer to a stalled session, and their size.
     pub logs: (usize, usize),
     /// A call of a healthy session that takes longer has failed.
     pub limit: Duration,
@@ -79,7 +79,7 @@ pub async fn backend(plan: Plan) -> Backend {
             let arguments: Value = serde_json::from_str(call.seen.arguments_raw()).unwrap_or_default();
             let key = arguments["key"].as_str().unwrap_or_default().to_owned();
             let stream = call.stream();
-            for _ in 0..plan.logs.0 {
+            for _ in 0..arguments["notes"].as_u64().unwrap_or(0) {
                 if !stream.notify("notifications/message", &format!(r#"{{"level":"info","data":"{note}"}}"#)).await {
                     return;
                 }
@@ -146,7 +146,7 @@ pub async fn run(to: SocketAddr, pid: u32, plan: Plan) -> Outcome {
             let mut sent = Vec::new();
             while start.elapsed() < plan.time {
                 let key = format!("s{at}-{}", sent.len());
-                let unread = Unread::send(&session.at, "POST", &session.headers(), &work(&key)).await;
+                let unread = Unread::send(&session.at, "POST", &session.headers(), &work(&key, plan.logs.0)).await;
                 sent.push((key, unread));
                 tokio::time::sleep(plan.pace).await;
             }
@@ -213,14 +213,15 @@ fn answers(message: &Value, key: &str) -> bool {
     message["result"]["content"][0]["text"].as_str().is_some_and(|text| text.starts_with(&format!("{key}:")))
 }
 
-fn work(key: &str) -> String {
-    raw::request(&json!(key).to_string(), "tools/call", &json!({ "name": "work", "arguments": { "key": key } }).to_string())
+fn work(key: &str, notes: usize) -> String {
+    let params = json!({ "name": "work", "arguments": { "key": key, "notes": notes } });
+    raw::request(&json!(key).to_string(), "tools/call", &params.to_string())
 }
 
 /// Whether the call was answered with its result within `limit`.
 async fn call(session: &Session, key: &str, limit: Duration) -> bool {
     let answer = async {
-        let reply = session.post(work(key)).await;
+        let reply = session.post(work(key, 0)).await;
         if reply.status != 200 {
             return false;
         }

@@ -1,14 +1,14 @@
 //! Messages that are not answers: what becomes of them where the client does not read as fast as they come.
 //!
 //! With room and credit they are queued. Without, the writer waits, and with it the backend that sent the message, on its own connection:
-//! for `patience`, and only for `PACE` where the message before found no room either, or where one that waits can be replaced. Then each
-//! kind has its rule, so that what is queued stays bounded whatever a backend sends.
+//! for `patience`, for a tenth of it where the message before found no room either, and hardly at all where one that waits can be replaced.
+//! Then each kind has its rule, so that what is queued stays bounded whatever a backend sends.
 
 use super::{Queued, StreamId, Streams, WINDOW_BYTES};
 use crate::protocol::{RequestId, Wire, codes, method};
 use std::time::{Duration, Instant};
 
-/// How long a message waits where it is no loss: what keeps a flood from taking a processor, and its call from taking for ever.
+/// How long progress waits for room: its loss is none, and its call should not take for ever. Enough that a flood does not take a processor.
 const PACE: Duration = Duration::from_millis(1);
 
 /// What becomes of a message for which there is no room.
@@ -44,9 +44,14 @@ pub enum Noted {
 impl Streams {
     /// Queues a message that is not an answer, by its rule. Waits at most `patience`. Cancel-safe.
     pub async fn note(&self, id: StreamId, message: Wire, rule: Rule) -> Noted {
-        let crowded = matches!(rule, Rule::Replace(_)) || self.lock().streams.get(&id).is_some_and(|s| s.crowded);
         let patience = self.ledger.limits().patience;
-        let until = Instant::now() + if crowded { patience.min(PACE) } else { patience };
+        let crowded = || self.lock().streams.get(&id).is_some_and(|s| s.crowded);
+        let wait = match rule {
+            Rule::Replace(_) => patience.min(PACE),
+            _ if crowded() => patience / 10,
+            _ => patience,
+        };
+        let until = Instant::now() + wait;
         // What has drained since somebody looked may be credit enough.
         if self.ledger.credit() == 0 {
             self.ledger.look(Instant::now());
