@@ -11,7 +11,8 @@
 //! ```
 //!
 //! * `things`: `BACKEND/NAME` with `*` and `?`, the own name at the backend. `kind`, if given: `tool`, `prompt`, `resource` or `resource-template`.
-//! * `who`, if given: `principals` (patterns) and `claims` (values). Claims need `grants: { claims: [team] }`; not granted, they fit nobody.
+//! * `who`, if given: `principals` (patterns) and `claims` (values). Claims need `grants: { claims: [team] }`: a
+//!   gateway does not start with rules about claims that are not granted.
 //! * What is denied is hidden from lists and cannot be called. With `listed: true` it is shown, and calls are answered with the reason.
 //!
 //! A concrete URI of a template that is shown, and what another router sends somewhere, do not come through lists: those are refused when
