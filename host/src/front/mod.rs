@@ -6,7 +6,7 @@
 //! # Layout
 //! `listener`, `connection` (sockets) · `origin`, `auth`, `chamber` (who asks, and for which session) · `accept`, `classify` (what can be
 //! answered, and what it is) · `post`, `batch`, `get`, `delete` (the methods) · `body` (reading and writing) · `reply`, `sse`, `respond`
-//! (answers) · `legacy` (HTTP+SSE) · `refused` (why not; `respond` makes HTTP of it).
+//! (answers) · `legacy` (HTTP+SSE) · `modern` (2026-07-28) · `refused` (why not; `respond` makes HTTP of it).
 
 mod accept;
 mod auth;
@@ -19,6 +19,7 @@ mod delete;
 mod get;
 mod legacy;
 mod listener;
+pub mod modern;
 mod origin;
 mod post;
 mod refused;

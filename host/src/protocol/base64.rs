@@ -46,7 +46,18 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
 /// Without padding, and with `-` and `_`.
 pub fn encode_url(bytes: &[u8]) -> String {
     let text = encode(bytes);
-    text.trim_end_matches('=').chars().map(|c| if c == '+' { '-' } else if c == '/' { '_' } else { c }).collect()
+    text.trim_end_matches('=')
+        .chars()
+        .map(|c| {
+            if c == '+' {
+                '-'
+            } else if c == '/' {
+                '_'
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 /// None for another alphabet, padding, and bits behind the last byte.

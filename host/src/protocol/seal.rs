@@ -56,7 +56,8 @@ impl Sealer {
         random(&mut out)?;
         let key = self.key_of(&out).ok_or_else(|| failed("a key could not be made"))?;
         out.extend_from_slice(plain);
-        let tag = key.seal_in_place_separate_tag(nonce(), aad(purpose, bound_to), &mut out[SALT..]).map_err(|_| failed("encryption failed"))?;
+        let tag =
+            key.seal_in_place_separate_tag(nonce(), aad(purpose, bound_to), &mut out[SALT..]).map_err(|_| failed("encryption failed"))?;
         out.extend_from_slice(tag.as_ref());
         Ok(base64::encode_url(&out))
     }
@@ -149,7 +150,8 @@ mod tests {
             assert_eq!(open(std::str::from_utf8(&bytes).unwrap()), None, "byte {at}");
             assert_eq!(open(&text[..at]), None, "cut at {at}");
         }
-        for bad in [format!("{text}="), format!("{text}A"), format!(" {text}"), format!("{text}\n"), "é".into(), "A".repeat(MAX_TEXT + 1)] {
+        for bad in [format!("{text}="), format!("{text}A"), format!(" {text}"), format!("{text}\n"), "é".into(), "A".repeat(MAX_TEXT + 1)]
+        {
             assert_eq!(open(&bad), None, "{bad:.80}");
         }
     }
