@@ -13,6 +13,7 @@ mod job;
 mod lifetime;
 mod list;
 mod logging;
+pub mod modern;
 mod overview;
 mod probe;
 mod publish;
