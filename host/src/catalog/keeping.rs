@@ -24,6 +24,11 @@ impl Keeping {
         Keeping { ttl, public: result.only(SCOPE).and_then(json::string).is_some_and(|s| s == "public") }
     }
 
+    /// Whether a result says it.
+    pub fn is_said(result: &Object<'_>) -> bool {
+        result.only(TTL).is_some() && result.only(SCOPE).is_some()
+    }
+
     /// What holds for both together: the shorter time, and private wins.
     pub fn and(self, other: Keeping) -> Keeping {
         Keeping { ttl: self.ttl.min(other.ttl), public: self.public && other.public }

@@ -6,10 +6,10 @@
 use super::super::Gateway;
 use super::parked::Question;
 use super::state::Inside;
-use super::{codes as era, shape};
+use super::codes as era;
 use crate::admission::Permit;
 use crate::protocol::members::splice;
-use crate::protocol::{Edits, Incoming, Notification, Request, RequestId, RpcError, Wire, codes, method};
+use crate::protocol::{Edits, Incoming, Request, RequestId, RpcError, Wire, codes, method};
 use crate::session::streams::{Frame, Reader};
 use crate::session::{Cancel, Session};
 use bytes::Bytes;

@@ -23,9 +23,10 @@ impl Gateway {
     ) -> Result<Option<i64>, RpcError> {
         let body = &response.raw[response.body_at.clone()];
         let Ok(object) = Object::parse(body) else { return Ok(None) };
+        let modern = session.upstreams().get(backend).is_some_and(|u| matches!(u.state(), State::Connected(h) if h.version.is_modern()));
         if !response.ok {
             let Some(code) = response.error_code() else { return Ok(None) };
-            let new = era::modern(&request.method, code);
+            let new = if modern { era::relayed(&request.method, code) } else { era::modern(&request.method, code) };
             if new != code
                 && let Some(at) = object.only("code")
             {
@@ -33,7 +34,6 @@ impl Gateway {
             }
             return Ok(Some(new));
         }
-        let modern = session.upstreams().get(backend).is_some_and(|u| matches!(u.state(), State::Connected(h) if h.version.is_modern()));
         let kept = &*request.method == method::RESOURCES_READ;
         let kind = object.only(KIND).and_then(json::string).filter(|_| modern);
         match kind.as_deref() {
@@ -44,8 +44,8 @@ impl Gateway {
                     edits.replace(json::place(&response.raw, state), json::quote(&sealed));
                 }
             }
-            // An extension's.
-            Some(kind) if kind != "complete" => {}
+            // Whole already, or an extension's.
+            Some(kind) if kind != "complete" || !kept || Keeping::is_said(&object) => {}
             _ => {
                 let keeping = if modern { Keeping::read(&object) } else { Keeping::NOT };
                 let add = if kept { keeping.members() } else { format!("\"{KIND}\":\"complete\"") };
