@@ -11,6 +11,7 @@ mod error;
 mod handshake;
 mod http;
 mod inner;
+mod known;
 mod link;
 mod modern;
 mod pipe;
@@ -25,6 +26,7 @@ mod waits;
 pub use call::Call;
 pub use error::{BackendError, Fate};
 pub use http::HttpClient;
+pub use known::{Era, Eras, Known};
 pub use target::{Backend, HttpTransport, Limits, Target, Timeouts};
 pub use upstream::Upstream;
 

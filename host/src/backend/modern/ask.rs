@@ -1,6 +1,7 @@
 //! The client's request as a modern server gets it: its own bytes, with this client's metadata spliced into `params._meta`
 //! (2026-07-28 basic/index, "_meta") and, from the second round on, the answers to the server's questions.
 
+use crate::admission::Room;
 use crate::backend::{Hello, Outbound};
 use crate::protocol::json::{self, Object};
 use crate::protocol::members::splice;
@@ -79,6 +80,20 @@ impl Ask {
 
     pub fn method(&self) -> &str {
         &self.out.request.method
+    }
+
+    /// Where its answers get their room from.
+    pub fn room(&self) -> Option<&Room> {
+        self.out.room.as_ref()
+    }
+
+    /// The message for an older server, under `id`, which is also its progress token.
+    pub fn older(&self, id: u64) -> Wire {
+        let mut edits = self.out.edits.clone();
+        if let Some(at) = &self.out.progress_token_at {
+            edits.replace(at.clone(), id.to_string());
+        }
+        self.out.request.rewritten(&RequestId::number(id), edits)
     }
 
     /// The message under `id`, which is also its progress token.

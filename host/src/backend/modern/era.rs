@@ -1,8 +1,9 @@
-//! Which era a server is of, found out on a pipe: `initialize` first, since the client is of that era and a server of both is then
+//! Which era a server is of, found out on a pipe (`reach` has the same for HTTP): `initialize` first, since the client is of that era and a server of both is then
 //! spoken to in the client's; where it is refused, `server/discover` (2026-07-28 versioning, server/discover).
 
 use crate::backend::error::BackendError;
 use crate::backend::inner::Inner;
+use crate::backend::known::Era;
 use crate::backend::pipe::Pipe;
 use crate::backend::{ServerHello, handshake};
 use crate::protocol::json::{self, Object};
@@ -17,6 +18,7 @@ pub async fn shake(inner: &Arc<Inner>, pipe: &Arc<Pipe>) -> Result<ServerHello, 
     if !may_be_modern(&answer) {
         let hello = handshake::read(&inner.backend.name, &answer)?;
         pipe.send(inner, handshake::initialized()).await?;
+        inner.backend.known.found(Era::Legacy, true);
         return Ok(hello);
     }
     let id = inner.next_id();
@@ -24,6 +26,8 @@ pub async fn shake(inner: &Arc<Inner>, pipe: &Arc<Pipe>) -> Result<ServerHello, 
     match found {
         Ok(hello) => {
             pipe.set_modern();
+            inner.backend.known.found(Era::Legacy, false);
+            inner.backend.known.found(Era::Modern, true);
             Ok(hello)
         }
         Err(Refused::NotModern(why)) => {
@@ -66,6 +70,12 @@ pub enum Refused {
     Failed(BackendError),
 }
 
+/// A server that names the revisions which it speaks, and not this one. An older one among them is spoken to with `initialize`.
+fn others(inner: &Inner, supported: &[String]) -> Refused {
+    let error = inner.unavailable(format!("it speaks only these revisions: {}", supported.join(", ")), None);
+    if supported.iter().any(|v| Version::parse(v).is_some()) { Refused::NotModern(error) } else { Refused::Failed(error) }
+}
+
 /// Reads the answer to `server/discover`.
 pub fn read(inner: &Inner, answer: &Response) -> Result<ServerHello, Refused> {
     let failed = |reason: &str| Refused::Failed(inner.broke(reason));
@@ -79,17 +89,14 @@ pub fn read(inner: &Inner, answer: &Response) -> Result<ServerHello, Refused> {
         let text = super::answer::error_text(&object);
         let data = object.only("data").and_then(Object::of);
         return Err(match answer.error_code() {
-            Some(codes::UNSUPPORTED_VERSION) => {
-                let supported = data.map(|d| versions(&d, "supported")).unwrap_or_default().join(", ");
-                Refused::Failed(inner.unavailable(format!("it speaks only these revisions: {supported}"), None))
-            }
+            Some(codes::UNSUPPORTED_VERSION) => others(inner, &data.map(|d| versions(&d, "supported")).unwrap_or_default()),
             Some(codes::MISSING_CAPABILITY) => Refused::Failed(inner.unavailable(format!("it refused server/discover with {text}"), None)),
             _ => Refused::NotModern(inner.unavailable(format!("it refused server/discover with {text}"), None)),
         });
     }
     let supported = versions(&object, "supportedVersions");
     if !supported.iter().any(|v| v == Version::V2026_07_28.as_str()) {
-        return Err(Refused::Failed(inner.unavailable(format!("it speaks only these revisions: {}", supported.join(", ")), None)));
+        return Err(others(inner, &supported));
     }
     let text = |value: Option<&serde_json::value::RawValue>| {
         value.filter(|v| json::is_object(v)).map(|v| Bytes::copy_from_slice(v.get().as_bytes()))
