@@ -5,6 +5,7 @@
 
 pub mod cursor;
 pub mod items;
+pub mod keeping;
 mod names;
 mod published;
 pub mod template;

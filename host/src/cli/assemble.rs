@@ -2,8 +2,8 @@
 //! connects to nothing.
 
 use crate::backend::{self, HttpClient};
-use crate::config::{Config, Problem, Problems, Target, Transport, VirtualHost};
-use crate::gateway::{Gateway, Settings};
+use crate::config::{Config, Problem, Problems, StateKey, Target, Transport, VirtualHost};
+use crate::gateway::{Gateway, ParkedLimits, Settings};
 use crate::policies::Plane;
 use crate::session::streams::ReplayLimits;
 use crate::session::{self, LastNames, RegistryLimits, SessionLimits};
@@ -86,6 +86,7 @@ fn describe(config: &Config, backend: &crate::config::Backend, client: &HttpClie
         timeouts,
         limits: backend::Limits { message: config.limits.message },
         http: client.clone(),
+        known: backend::Known::default(),
     })
 }
 
@@ -105,5 +106,11 @@ fn settings(config: &Config) -> Settings {
         list_timeout: config.limits.list_timeout,
         claims: config.auth.claims().clone(),
         probe: config.admission.probe,
+        parked: ParkedLimits {
+            total: config.modern.parked,
+            per_principal: config.modern.parked_per_principal,
+            time: config.modern.parked_time,
+        },
+        state_key: config.modern.state_key.as_ref().map(StateKey::expose),
     }
 }
