@@ -9,6 +9,7 @@ mod fidelity;
 mod hostile;
 mod incident;
 mod memory;
+mod modern_upstream;
 mod names;
 mod policies;
 mod real_clients;
