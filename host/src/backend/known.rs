@@ -53,7 +53,7 @@ impl Eras {
     pub fn first(self, client: Era) -> Era {
         match client {
             Era::Legacy if self.legacy == Some(false) && self.modern == Some(true) => Era::Modern,
-            Era::Modern if self.modern == Some(false) && self.legacy == Some(true) => Era::Legacy,
+            Era::Modern if self.modern == Some(false) && self.legacy != Some(false) => Era::Legacy,
             own => own,
         }
     }

@@ -1,4 +1,5 @@
-//! Base64 with padding (RFC 4648, section 4), as header values carry it. Strict: one text for one value.
+//! Base64 with padding (RFC 4648, section 4), as header values carry it, and the alphabet for URLs without padding (section 5), for text
+//! that clients carry. Strict: one text for one value.
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -42,6 +43,36 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Without padding, and with `-` and `_`.
+pub fn encode_url(bytes: &[u8]) -> String {
+    let text = encode(bytes);
+    text.trim_end_matches('=')
+        .chars()
+        .map(|c| {
+            if c == '+' {
+                '-'
+            } else if c == '/' {
+                '_'
+            } else {
+                c
+            }
+        })
+        .collect()
+}
+
+/// None for another alphabet, padding, and bits behind the last byte.
+pub fn decode_url(text: &[u8]) -> Option<Vec<u8>> {
+    let standard = |&byte: &u8| match byte {
+        b'-' => Some(b'+'),
+        b'_' => Some(b'/'),
+        b'+' | b'/' | b'=' => None,
+        other => Some(other),
+    };
+    let mut all = text.iter().map(standard).collect::<Option<Vec<u8>>>()?;
+    all.resize(text.len().next_multiple_of(4), b'=');
+    decode(&all)
+}
+
 fn digit(byte: u8) -> Option<u32> {
     Some(u32::from(match byte {
         b'A'..=b'Z' => byte - b'A',
@@ -69,6 +100,20 @@ mod tests {
         assert_eq!(decode(encode(&all).as_bytes()).unwrap(), all);
         for bad in ["Zg", "Zg=", "Zh==", "Zg==Zg==", "Z===", "====", "Zm9-", "Zm 9", "Zm9v\n"] {
             assert!(decode(bad.as_bytes()).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_alphabet_of_urls_has_one_text_for_one_value_too() {
+        let all: Vec<u8> = (0..=255).collect();
+        for length in 0..=all.len() {
+            let text = encode_url(&all[..length]);
+            assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_'), "{text}");
+            assert_eq!(decode_url(text.as_bytes()).unwrap(), all[..length]);
+        }
+        assert_eq!(encode_url(b"\xfb\xff\xfe?"), "-__-Pw");
+        for bad in ["Zg==", "Zh", "Z", "+__-Pw", "-//-Pw", "Zm 9", "Zm9v\n"] {
+            assert!(decode_url(bad.as_bytes()).is_none(), "{bad}");
         }
     }
 }

@@ -83,23 +83,27 @@ pub fn write(request: &Request, params: Option<&Params>, head: &mut HeaderMap) {
 /// # Errors
 /// With the first header that is missing, occurs twice, cannot be read, or says something else than the body.
 pub fn check(request: &Request, params: Option<&Params>, head: &HeaderMap) -> Result<(), Mismatch> {
-    let said = required(head, &headers::METHOD)?;
-    if said != *request.method {
-        return Err(differs(&headers::METHOD, &said, &request.method));
+    // The markers are for names and arguments: a method is always written as it is.
+    let said = single(head, &headers::METHOD)?.ok_or_else(|| missing(&headers::METHOD))?;
+    if said.as_bytes().trim_ascii() != request.method.as_bytes() {
+        return Err(differs(&headers::METHOD, &String::from_utf8_lossy(said.as_bytes()), &request.method));
     }
-    if let Some(member) = name_member(&request.method) {
-        // A body without it is refused for that, not for its headers.
-        if let Some(name) = request.string_param(&[member]).map_err(Mismatch)? {
-            let said = required(head, &headers::NAME)?;
-            if said != name.value {
-                return Err(differs(&headers::NAME, &said, &name.value));
-            }
+    // A body whose name is missing or no string is refused for that, not for its headers.
+    if let Some(name) = name_member(&request.method).and_then(|member| request.string_param(&[member]).ok()?) {
+        let said = optional(head, &headers::NAME)?.ok_or_else(|| missing(&headers::NAME))?;
+        if said != name.value {
+            return Err(differs(&headers::NAME, &said, &name.value));
         }
     }
-    match params {
-        Some(params) => params.check(arguments(request).as_ref(), head),
-        None => Ok(()),
-    }
+    params.map_or(Ok(()), |params| check_params(request, params, head))
+}
+
+/// The part of `check` that is about the `Mcp-Param-*` of the tool, for who learns later which tool it is.
+///
+/// # Errors
+/// As for `check`.
+pub fn check_params(request: &Request, params: &Params, head: &HeaderMap) -> Result<(), Mismatch> {
+    params.check(arguments(request).as_ref(), head)
 }
 
 fn arguments(request: &Request) -> Option<Object<'_>> {
@@ -111,18 +115,25 @@ fn differs(name: &HeaderName, said: &str, body: &str) -> Mismatch {
     Mismatch(format!("{name} says '{}', the body '{}'", short(said), short(body)))
 }
 
-/// The value of a header that there has to be, once.
-fn required<'a>(head: &'a HeaderMap, name: &HeaderName) -> Result<Cow<'a, str>, Mismatch> {
-    optional(head, name)?.ok_or_else(|| Mismatch(format!("{name} is missing")))
+fn missing(name: &HeaderName) -> Mismatch {
+    Mismatch(format!("{name} is missing"))
+}
+
+/// The value of a header that may occur once.
+///
+/// # Errors
+/// Where it occurs more often.
+pub fn single<'a>(head: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Mismatch> {
+    let mut values = head.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        _ => Err(Mismatch(format!("{name} occurs more than once"))),
+    }
 }
 
 fn optional<'a>(head: &'a HeaderMap, name: &HeaderName) -> Result<Option<Cow<'a, str>>, Mismatch> {
-    let mut values = head.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (None, _) => Ok(None),
-        (Some(value), None) => decode(value).map(Some).map_err(|why| Mismatch(format!("{name} {why}"))),
-        (Some(_), Some(_)) => Err(Mismatch(format!("{name} occurs more than once"))),
-    }
+    let Some(value) = single(head, name)? else { return Ok(None) };
+    decode(value).map(Some).map_err(|why| Mismatch(format!("{name} {why}")))
 }
 
 /// The arguments of one tool that headers repeat.
@@ -241,7 +252,7 @@ impl Params {
                 (Some(_), None) => return Err(Mismatch(format!("{header} is there, and the body has no such argument"))),
                 // What no header can repeat is for the tool to judge.
                 (None, Some(value)) if text(value).is_none() => {}
-                (None, Some(_)) => return Err(Mismatch(format!("{header} is missing"))),
+                (None, Some(_)) => return Err(missing(header)),
                 (Some(said), Some(value)) if !says(&said, value) => return Err(differs(header, &said, value.get())),
                 (Some(_), Some(_)) => {}
             }
@@ -397,6 +408,7 @@ mod tests {
         assert_eq!(with(&[("mcp-param-s", "=?base64?eA==?="), ("mcp-name", " t "), ("mcp-param-unknown", "=?base64?*?=")]), Ok(()));
         for wrong in [
             ("mcp-method", "Tools/call"),
+            ("mcp-method", "=?base64?dG9vbHMvY2FsbA==?="),
             ("mcp-name", "T"),
             ("mcp-name", "=?base64?dA=?="),
             ("mcp-param-s", "=?BASE64?eA==?="),

@@ -15,6 +15,7 @@ pub mod method;
 pub mod mirror;
 pub mod number;
 pub mod salvage;
+pub mod seal;
 pub mod sse;
 pub mod version;
 pub mod wire;

@@ -1,5 +1,5 @@
-//! Which era a server is of, found out on a pipe (`reach` has the same for HTTP): `initialize` first, since the client is of that era and a server of both is then
-//! spoken to in the client's; where it is refused, `server/discover` (2026-07-28 versioning, server/discover).
+//! Which era a server is of, found out on a pipe (`reach` has the same for HTTP). It is asked in the era of the client first, so that a server
+//! of both needs no bridge, and in the other where that is refused (2026-07-28 versioning, server/discover).
 
 use crate::backend::error::BackendError;
 use crate::backend::inner::Inner;
@@ -10,24 +10,37 @@ use crate::protocol::json::{self, Object};
 use crate::protocol::{Response, Version, Wire, codes, meta, method};
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// A server that has said nothing to `server/discover` by then is taken for an older one. One that only starts slowly is asked again when
+/// it refuses `initialize`.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Shakes hands on a fresh pipe. The caller bounds the time.
 pub async fn shake(inner: &Arc<Inner>, pipe: &Arc<Pipe>) -> Result<ServerHello, BackendError> {
+    let known = &inner.backend.known;
+    if known.eras().first(inner.hello.era()) == Era::Modern && inner.hello.modern {
+        match tokio::time::timeout(SILENCE, found(inner, pipe)).await {
+            Ok(Ok(hello)) => return Ok(hello),
+            Ok(Err(Refused::Failed(error))) => {
+                // Some servers end when something comes before `initialize`: the next attempt begins with that.
+                known.found(Era::Modern, false);
+                return Err(error);
+            }
+            Ok(Err(Refused::NotModern(_))) | Err(_) => known.found(Era::Modern, false),
+        }
+    }
     let id = inner.next_id();
     let answer = pipe.request(inner, id, handshake::initialize(&inner.hello, id)).await?;
     if !may_be_modern(&answer) {
         let hello = handshake::read(&inner.backend.name, &answer)?;
         pipe.send(inner, handshake::initialized()).await?;
-        inner.backend.known.found(Era::Legacy, true);
+        known.found(Era::Legacy, true);
         return Ok(hello);
     }
-    let id = inner.next_id();
-    let found = read(inner, &pipe.request(inner, id, discover(inner, id)).await?);
-    match found {
+    match found(inner, pipe).await {
         Ok(hello) => {
-            pipe.set_modern();
-            inner.backend.known.found(Era::Legacy, false);
-            inner.backend.known.found(Era::Modern, true);
+            known.found(Era::Legacy, false);
             Ok(hello)
         }
         Err(Refused::NotModern(why)) => {
@@ -36,6 +49,16 @@ pub async fn shake(inner: &Arc<Inner>, pipe: &Arc<Pipe>) -> Result<ServerHello, 
         }
         Err(Refused::Failed(error)) => Err(error),
     }
+}
+
+/// Asks with `server/discover`.
+async fn found(inner: &Arc<Inner>, pipe: &Arc<Pipe>) -> Result<ServerHello, Refused> {
+    let id = inner.next_id();
+    let answer = pipe.request(inner, id, discover(inner, id)).await.map_err(Refused::Failed)?;
+    let hello = read(inner, &answer)?;
+    pipe.set_modern();
+    inner.backend.known.found(Era::Modern, true);
+    Ok(hello)
 }
 
 /// Whether this answer to `initialize` may come from a server that does not have it.

@@ -26,7 +26,7 @@ use super::restore::Memo;
 use super::{Hello, Outbound};
 use crate::protocol::{Incoming, RequestId, Response, codes, method};
 use ask::Ask;
-pub use ask::Meta;
+pub use ask::{Meta, without_meta};
 use bytes::Bytes;
 use cache::Cache;
 use flight::Stopped;

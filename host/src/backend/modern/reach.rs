@@ -15,8 +15,7 @@ use std::sync::Arc;
 /// Opens a connection in one of both eras. The caller bounds the time.
 pub async fn open(inner: &Arc<Inner>, uri: &Uri, headers: &HeaderMap, epoch: u64) -> Result<Link, Refusal> {
     let known = &inner.backend.known;
-    let client = if inner.hello.version.is_modern() { Era::Modern } else { Era::Legacy };
-    match known.eras().first(client) {
+    match known.eras().first(inner.hello.era()) {
         Era::Legacy => {
             let refusal = match legacy(inner, uri, headers, epoch).await {
                 Err(refusal) if refusal.other_era => refusal,

@@ -47,7 +47,10 @@ pub async fn run(inner: &Arc<Inner>, link: &Link, first: u64, ask: &Ask, slot: &
     let (mut id, mut retry) = (first, None);
     let (mut rounds, mut again, mut relisted) = (0, 0, false);
     loop {
-        let members = inner.modern().meta.members(lock(&inner.restore).level().as_deref());
+        let members = match inner.hello.modern {
+            true => inner.modern().meta.members(ask.level()),
+            false => inner.modern().meta.members(lock(&inner.restore).level().as_deref()),
+        };
         let message = ask.message(id, &members, retry.as_ref()).into_bytes();
         let lookup = http.and_then(|_| Lookup::of(inner, ask.method(), &message));
         let kept = lookup.as_ref().and_then(|lookup| lookup.find(inner));
