@@ -8,7 +8,7 @@ mod query;
 mod sessions;
 
 use crate::config::{AdminToken, Config, HttpConfig};
-use crate::front::{Handler, Refused, Response, answer, check_host};
+use crate::front::{Handler, Peer, Refused, Response, answer, check_host};
 use crate::policies::Control;
 use crate::protocol::{RpcError, codes};
 use crate::telemetry::metrics;
@@ -88,7 +88,7 @@ fn is_known(path: &str) -> bool {
 }
 
 impl Handler for Admin {
-    async fn handle<B>(&self, request: Request<B>, _peer: SocketAddr) -> Response
+    async fn handle<B>(&self, request: Request<B>, _peer: &Peer) -> Response
     where
         B: http_body::Body<Data = Bytes> + Send,
     {

@@ -38,6 +38,8 @@ use tokio::sync::mpsc;
 pub struct Hello {
     /// The revision asked for: the one that the client negotiated.
     pub version: Version,
+    /// The client is of 2026-07-28: what it says goes with its requests, and a server of both eras is spoken to in this one.
+    pub modern: bool,
     /// JSON text of `capabilities`.
     pub capabilities: Bytes,
     /// JSON text of `clientInfo`.
@@ -98,6 +100,15 @@ pub struct Outbound {
     pub progress_token_at: Option<std::ops::Range<usize>>,
     /// Where large messages that come for it get their room. None: it is not limited, because what comes is the gateway's own to keep.
     pub room: Option<crate::admission::Room>,
+    /// JSON text of the log level that this request wants; only of a client of 2026-07-28.
+    pub level: Option<Bytes>,
+}
+
+impl Outbound {
+    /// A request that the gateway makes itself.
+    pub fn own(request: Request) -> Self {
+        Outbound { request, edits: Edits::new(), progress_token_at: None, room: None, level: None }
+    }
 }
 
 /// Where `FromServer` goes. Bounded: a full inbox stops the reader of this upstream, and nobody else.

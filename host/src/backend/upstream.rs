@@ -80,6 +80,9 @@ impl Upstream {
         }
         let id = inner.next_id();
         let mut edits = out.edits;
+        if inner.hello.modern {
+            modern::without_meta(&out.request, &mut edits);
+        }
         let wants_progress = out.progress_token_at.is_some();
         if let Some(at) = out.progress_token_at {
             edits.replace(at, id.to_string());

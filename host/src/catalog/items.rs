@@ -1,5 +1,6 @@
 //! The items of one backend's list result, with the place of each name: what publishing rewrites.
 
+use super::keeping::Keeping;
 use crate::protocol::json::{self, Object};
 use crate::protocol::{Edits, Response};
 use bytes::Bytes;
@@ -31,6 +32,7 @@ pub struct Page {
     pub next_cursor_at: Option<Range<usize>>,
     /// What has to be changed in it for the era of the client.
     pub shaped: Edits,
+    pub keeping: Keeping,
 }
 
 /// The member of a list result that holds the items, and the member of an item that names it.
@@ -64,6 +66,7 @@ impl Page {
             next_cursor: None,
             next_cursor_at: None,
             shaped: Edits::new(),
+            keeping: Keeping::read(&object),
         };
         for value in values {
             let item = Object::of(value).and_then(|o| {

@@ -4,6 +4,7 @@
 //! it from lists and asks it.
 
 pub mod cursor;
+pub mod keeping;
 pub mod items;
 mod names;
 mod published;

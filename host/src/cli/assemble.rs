@@ -3,7 +3,7 @@
 
 use crate::backend::{self, HttpClient};
 use crate::config::{Config, Problem, Problems, Target, Transport, VirtualHost};
-use crate::gateway::{Gateway, Settings};
+use crate::gateway::{Gateway, ParkedLimits, Settings};
 use crate::policies::Plane;
 use crate::session::streams::ReplayLimits;
 use crate::session::{self, LastNames, RegistryLimits, SessionLimits};
@@ -105,5 +105,11 @@ fn settings(config: &Config) -> Settings {
         list_timeout: config.limits.list_timeout,
         claims: config.auth.claims().clone(),
         probe: config.admission.probe,
+        parked: ParkedLimits {
+            total: 1024,
+            per_principal: 64,
+            time: std::time::Duration::from_secs(600),
+        },
+        state_key: None,
     }
 }

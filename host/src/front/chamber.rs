@@ -3,7 +3,7 @@
 //! A request that does not prove which session it belongs to is refused, never guessed.
 
 use super::refused::Refused;
-use crate::gateway::{Gateway, VirtualHost};
+use crate::gateway::{Gateway, OwnChambers, VirtualHost};
 use crate::protocol::{RequestId, Version, headers};
 use crate::session::{Principal, Session, SessionId, SessionKey};
 use crate::telemetry::metrics::IsolationSignal;
@@ -25,6 +25,8 @@ pub struct Verified<'a> {
     pub principal: Principal,
     pub headers: &'a HeaderMap,
     pub named: Named,
+    /// What the connection has of its own.
+    pub own: &'a Arc<OwnChambers>,
 }
 
 impl Named {

@@ -3,6 +3,7 @@
 use super::listener::Server;
 use super::respond::Response;
 use crate::admission::{Metered, Watch};
+use crate::gateway::OwnChambers;
 use bytes::Bytes;
 use http::Request;
 use hyper::server::conn::http1;
@@ -21,9 +22,16 @@ const FIRST_HEAD: Duration = Duration::from_secs(15);
 /// that is not in use: it is they who should close it, lest a request meets a socket that is just closing.
 const NEXT_HEAD: Duration = Duration::from_secs(75);
 
+/// Who is at the other end of a connection.
+pub struct Peer {
+    pub address: SocketAddr,
+    /// What anonymous clients without sessions have; ends with the connection.
+    pub own: Arc<OwnChambers>,
+}
+
 /// Answers requests.
 pub trait Handler: Clone + Send + Sync + 'static {
-    fn handle<B>(&self, request: Request<B>, peer: SocketAddr) -> impl Future<Output = Response> + Send
+    fn handle<B>(&self, request: Request<B>, peer: &Peer) -> impl Future<Output = Response> + Send
     where
         B: http_body::Body<Data = Bytes> + Send;
 }
@@ -39,11 +47,12 @@ pub(super) async fn serve<H: Handler>(stream: TcpStream, peer: SocketAddr, serve
     let asked = Arc::new(AtomicBool::new(false));
     let service = {
         let (handler, asked, meter) = (server.handler.clone(), asked.clone(), meter.clone());
+        let peer = Arc::new(Peer { address: peer, own: Arc::default() });
         hyper::service::service_fn(move |request| {
             asked.store(true, Ordering::Relaxed);
-            let (handler, meter) = (handler.clone(), meter.clone());
+            let (handler, meter, peer) = (handler.clone(), meter.clone(), peer.clone());
             async move {
-                let mut response = handler.handle(request, peer).await;
+                let mut response = handler.handle(request, &peer).await;
                 response.body_mut().carried_by(meter);
                 Ok::<_, Infallible>(response)
             }

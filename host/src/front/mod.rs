@@ -6,7 +6,7 @@
 //! # Layout
 //! `listener`, `connection` (sockets) · `origin`, `auth`, `chamber` (who asks, and for which session) · `accept`, `classify` (what can be
 //! answered, and what it is) · `post`, `batch`, `get`, `delete` (the methods) · `body` (reading and writing) · `reply`, `sse`, `respond`
-//! (answers) · `legacy` (HTTP+SSE) · `refused` (why not; `respond` makes HTTP of it).
+//! (answers) · `legacy` (HTTP+SSE) · `modern` (2026-07-28) · `refused` (why not; `respond` makes HTTP of it).
 
 mod accept;
 mod auth;
@@ -19,6 +19,7 @@ mod delete;
 mod get;
 mod legacy;
 mod listener;
+pub mod modern;
 mod origin;
 mod post;
 mod refused;
@@ -30,7 +31,7 @@ mod sse;
 pub(crate) mod tests;
 
 pub use body::Body;
-pub use connection::Handler;
+pub use connection::{Handler, Peer};
 pub use listener::{BindError, Listener, Server, ServerLimits};
 pub use origin::check_host;
 pub use refused::Refused;
@@ -54,7 +55,6 @@ use bytes::Bytes;
 use chamber::{Named, Verified};
 use http::request::Parts;
 use http::{Method, Request, StatusCode, header};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -94,7 +94,7 @@ impl Front {
     }
 
     /// The story of a request, in the order in which it is checked.
-    async fn story<B>(&self, head: &Parts, body: B) -> Response
+    async fn story<B>(&self, head: &Parts, body: B, peer: &Peer) -> Response
     where
         B: http_body::Body<Data = Bytes> + Send,
     {
@@ -115,7 +115,7 @@ impl Front {
             let principal = auth::principal(&self.config.auth, &self.anonymous, &head.headers)?;
             tracing::Span::current().record("principal", &**principal.name());
             let named = Named::read(&head.headers);
-            let verified = Verified { gateway: &self.gateway, host: host.clone(), principal, headers: &head.headers, named };
+            let verified = Verified { gateway: &self.gateway, host: host.clone(), principal, headers: &head.headers, named, own: &peer.own };
             match (part, &head.method) {
                 (None, &Method::POST) => self.post(&verified, body).await,
                 (None, &Method::GET) => self.get(&verified),
@@ -133,16 +133,16 @@ impl Front {
 }
 
 impl Handler for Front {
-    async fn handle<B>(&self, request: Request<B>, peer: SocketAddr) -> Response
+    async fn handle<B>(&self, request: Request<B>, peer: &Peer) -> Response
     where
         B: http_body::Body<Data = Bytes> + Send,
     {
         let started = Instant::now();
         let (head, body) = request.into_parts();
         // The path alone: a query may hold what nobody should log.
-        let span = tracing::debug_span!("http", method = %head.method, path = head.uri.path(), %peer, principal = Empty, session = Empty, rpc = Empty);
+        let span = tracing::debug_span!("http", method = %head.method, path = head.uri.path(), peer = %peer.address, principal = Empty, session = Empty, rpc = Empty);
         // Boxed: a connection keeps room for what its service returns, also while an answer streams for hours.
-        let response = Box::pin(self.story(&head, body)).instrument(span.clone()).await;
+        let response = Box::pin(self.story(&head, body, peer)).instrument(span.clone()).await;
         self.gateway.metrics().http_responses_total.inc(response.status().into());
         span.in_scope(|| tracing::debug!(status = response.status().as_u16(), elapsed = ?started.elapsed(), "answered"));
         response

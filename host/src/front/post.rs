@@ -48,7 +48,7 @@ impl Front {
         match classify::request(verified.headers, named, &request) {
             Class::Initialize => self.initialize(verified, accepts, request).await,
             Class::ModernInitialize => Err(Refused::ModernInitialize(request.id)),
-            Class::Modern => Err(Refused::Modern(request.id)),
+            Class::Modern => self.modern(verified, accepts, request).await,
             Class::InSession => {
                 let session = verified.session(Some(&request.id))?;
                 let id = request.id.clone();

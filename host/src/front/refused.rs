@@ -1,6 +1,7 @@
 //! Why the front refuses a request. Whatever is refused here was not run.
 
 use super::body::Pace;
+use super::modern::check::Fault;
 use crate::gateway::Refusal;
 use crate::protocol::{ParseError, RequestId};
 
@@ -53,8 +54,11 @@ pub enum Refused {
     UnknownSession(Option<RequestId>),
     /// `MCP-Protocol-Version` names a revision that is not served.
     Revision(Option<RequestId>),
-    /// A request of the era without sessions.
-    Modern(RequestId),
+    /// A request of the era without sessions is not what it should be.
+    Fault {
+        fault: Box<Fault>,
+        id: RequestId,
+    },
     ModernInitialize(RequestId),
     /// `Last-Event-ID` is not one of ours, or what it names is not kept any more.
     EventId,

@@ -28,7 +28,7 @@ pub fn whole(accepts: Accepts, message: Wire) -> Response {
 pub async fn to_response(front: &Front, session: &Arc<Session>, accepts: Accepts, reply: Reply) -> Response {
     let mut reader = match reply {
         Reply::Now(message) => return whole(accepts, message),
-        Reply::Stream(reader) => reader,
+        Reply::Stream(reader, _) => reader,
     };
     if !accepts.events {
         return only_json(front, session, reader).await;

@@ -155,8 +155,7 @@ impl From<Refused> for Told {
                     .data(serde_json::json!({ "supported": served }))
                     .to(id)
             }
-            // Not one of the errors of that era: a client that knows both then begins with `initialize` (2026-07-28 basic/versioning).
-            Refused::Modern(id) => Told::new(S::BAD_REQUEST, codes::NO_SESSION, "requests without a session are not served here: begin with `initialize`").to(Some(id)),
+            Refused::Fault { fault, id } => Told { status: fault.status, error: fault.error, id: Some(id), bad_token: false, retry_after: None },
             Refused::ModernInitialize(id) => {
                 Told::new(S::NOT_FOUND, codes::METHOD_NOT_FOUND, "`initialize` does not exist in the revision that the request names; where `params.protocolVersion` names an earlier one it does").to(Some(id))
             }
@@ -190,14 +189,6 @@ mod tests {
         assert_eq!(response.headers()["content-type"], "application/json");
         let text = text(response).await;
         assert!(text.starts_with(r#"{"jsonrpc":"2.0","id":"a","error":{"code":-31008,"#), "{text}");
-    }
-
-    #[tokio::test]
-    async fn a_client_of_the_later_era_is_told_nothing_that_would_keep_it_there() {
-        let text = text(refused(Refused::Modern(RequestId::number(1)))).await;
-        for code in ["-32020", "-32021", "-32022", "-32601", "-32602"] {
-            assert!(!text.contains(code), "{text}");
-        }
     }
 
     #[test]

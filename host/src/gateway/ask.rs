@@ -3,7 +3,7 @@
 use super::Gateway;
 use super::probe::PROBE;
 use crate::protocol::{Edits, Notification, Request, RequestId, Response, RpcError, Wire, codes, method};
-use crate::session::streams::{Noted, Rule, StreamId};
+use crate::session::streams::{Noted, Rule, STANDALONE, StreamId};
 use crate::session::{Question, Session};
 use crate::telemetry::metrics::IsolationSignal;
 use bytes::Bytes;
@@ -32,6 +32,9 @@ impl Gateway {
                 format!("the client did not declare the capability that `{}` needs", request.method),
             ));
         }
+        if session.version().is_modern() && stream == STANDALONE {
+            return Err(RpcError::new(codes::CLIENT_GONE, "this client can be asked only in the course of one of its requests"));
+        }
         let token = request.progress_token().map_err(RpcError::invalid_params)?;
         let question = Question { backend, id: request.id.clone(), progress_token: token.as_ref().map(|t| t.value.clone()), stream };
         let number = session.asked.ask(question).ok_or_else(|| {
@@ -43,7 +46,7 @@ impl Gateway {
             edits.replace(token.at, id.raw().clone());
         }
         let message = request.rewritten(&id, edits);
-        let refused = match session.streams.note(stream, message, Rule::Ask).await {
+        let refused = match session.streams.note(stream, message, Rule::Ask(number)).await {
             Noted::Gone => RpcError::new(codes::CLIENT_GONE, "the client has closed the stream that this request belongs to"),
             Noted::Dropped => RpcError::new(codes::CLIENT_GONE, "the client does not read its stream, so it cannot be asked now"),
             _ => return Ok(()),

@@ -16,6 +16,11 @@ fn has_flag(capabilities: &[u8], name: &str, flag: &str) -> bool {
     member.and_then(|m| m.only(flag)).is_some_and(|v| v.get() == "true")
 }
 
+/// What the gateway calls itself.
+pub(super) fn of_itself() -> Value {
+    json!({ "name": "lockgate", "title": "Lockgate", "version": env!("CARGO_PKG_VERSION") })
+}
+
 /// The union of what the connected backends have and the gateway routes. A backend that is missing now may bring any kind of list
 /// later, so all are announced then: an empty list is served until it comes. Lists can change whenever a backend comes or goes.
 pub(super) fn merged(hellos: &[Option<Arc<ServerHello>>]) -> Value {

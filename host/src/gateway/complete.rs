@@ -42,6 +42,6 @@ impl Gateway {
             edits.replace(name.at, json::quote(&target.name));
         }
         let limit = session.host.backends[target.backend].timeouts.call;
-        Ok(self.relay(job, target.backend, edits, limit).await.into_outcome(job))
+        Ok(self.relay(job, target.backend, edits, limit).await.into_outcome(target.backend))
     }
 }

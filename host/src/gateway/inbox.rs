@@ -4,7 +4,7 @@ use super::Gateway;
 use super::capabilities::has;
 use crate::backend::{FromServer, Outbound, ServerHello};
 use crate::protocol::{Edits, Notification, Wire, codes, json, method};
-use crate::session::Session;
+use crate::session::{Session, Topic};
 use crate::session::streams::{Noted, Rule, STANDALONE, StreamId};
 use crate::telemetry::metrics::{Dropped, IsolationSignal};
 use lockgate_policy::Kind;
@@ -39,16 +39,17 @@ impl Gateway {
         if let (Some(level), true, Some(upstream)) =
             (session.level(), has(&hello.capabilities, "logging"), session.upstreams().get(backend))
         {
-            let out = Outbound { request: level, edits: Edits::new(), progress_token_at: None, room: None };
-            if let Ok(mut call) = upstream.call(out, session.host.backends[backend].timeouts.list).await {
+            if let Ok(mut call) = upstream.call(Outbound::own(level), session.host.backends[backend].timeouts.list).await {
                 call.next().await;
             }
         }
-        for (capability, notification) in
-            [("tools", method::TOOLS_CHANGED), ("prompts", method::PROMPTS_CHANGED), ("resources", method::RESOURCES_CHANGED)]
-        {
+        for (capability, notification, topic) in [
+            ("tools", method::TOOLS_CHANGED, Topic::Tools),
+            ("prompts", method::PROMPTS_CHANGED, Topic::Prompts),
+            ("resources", method::RESOURCES_CHANGED, Topic::Resources),
+        ] {
             if has(&hello.capabilities, capability) {
-                self.notify(session, STANDALONE, codes::notification(notification, None), true).await;
+                self.tell_change(session, STANDALONE, &topic, codes::notification(notification, None)).await;
             }
         }
     }
@@ -61,41 +62,58 @@ impl Gateway {
         notification: Notification,
         stream: StreamId,
     ) {
-        let raw = || Wire::from(notification.raw.clone());
-        match &*notification.method {
-            method::TOOLS_CHANGED => session.list_changed(Kind::Tool, backend),
-            method::PROMPTS_CHANGED => session.list_changed(Kind::Prompt, backend),
+        let topic = match &*notification.method {
+            method::TOOLS_CHANGED => {
+                session.list_changed(Kind::Tool, backend);
+                Topic::Tools
+            }
+            method::PROMPTS_CHANGED => {
+                session.list_changed(Kind::Prompt, backend);
+                Topic::Prompts
+            }
             method::RESOURCES_CHANGED => {
                 session.list_changed(Kind::Resource, backend);
                 session.list_changed(Kind::ResourceTemplate, backend);
+                Topic::Resources
             }
             method::RESOURCE_UPDATED => {
                 if let Ok(Some(uri)) = notification.string_param(&["uri"]) {
                     let mut edits = Edits::new();
-                    match self.updated_uri(session, backend, &uri.value).await {
-                        Ok(public) if public != uri.value => {
-                            edits.replace(uri.at, json::quote(&public));
-                        }
-                        _ => {}
+                    let public = self.updated_uri(session, backend, &uri.value).await.unwrap_or_else(|_| uri.value.clone());
+                    if public != uri.value {
+                        edits.replace(uri.at, json::quote(&public));
                     }
-                    self.notify(session, stream, edits.apply(&notification.raw), true).await;
+                    self.tell_change(session, stream, &Topic::Updated(public), edits.apply(&notification.raw)).await;
                 }
                 return;
             }
             method::CANCELLED => return self.withdraw(session, backend, &notification).await,
             method::PROGRESS => return self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownProgressToken),
             _ => {
-                self.notify(session, stream, raw(), false).await;
+                self.notify(session, stream, Wire::from(notification.raw.clone()), false).await;
                 return;
             }
-        }
+        };
         // A change of lists: one notice is enough, however many backends say so.
-        self.notify(session, stream, codes::notification(&notification.method, None), true).await;
+        self.tell_change(session, stream, &topic, codes::notification(&notification.method, None)).await;
+    }
+
+    /// Tells the client of a change: on the stream that it came on, or, for clients of 2026-07-28, where they asked to be told.
+    pub(super) async fn tell_change(&self, session: &Session, stream: StreamId, topic: &Topic, message: Wire) {
+        if session.version().is_modern() {
+            self.tell_listeners(session, topic, &message.into_bytes()).await;
+        } else {
+            self.notify(session, stream, message, true).await;
+        }
     }
 
     /// Puts a notification on a stream. A client that does not read holds up this backend's messages for a moment; then one that can be
     /// merged is, and another is dropped and counted.
-    pub(super) async fn notify(&self, session: &Session, stream: StreamId, message: Wire, merge: bool) {
+    async fn notify(&self, session: &Session, stream: StreamId, message: Wire, merge: bool) {
+        if stream == STANDALONE && session.version().is_modern() {
+            // Belongs to no request, and is nothing that could have been asked for.
+            return;
+        }
         let rule = if merge { Rule::Merge } else { Rule::Drop };
         if session.streams.note(stream, message, rule).await == Noted::Dropped {
             self.metrics.notifications_dropped_total.inc(Dropped::NotRead);

@@ -1,9 +1,10 @@
 //! One request of a client while it is worked on: its registration, its stream, its end.
 
+use super::modern::{Extras, codes as era};
 use super::{Gateway, Refusal, Reply};
 use crate::admission::{Permit, Room};
 use crate::backend::BackendError;
-use crate::protocol::{Request, RequestId, RpcError, Wire, codes, json};
+use crate::protocol::{Edits, Request, RequestId, Response, RpcError, Wire, codes, json};
 use crate::session::streams::StreamId;
 use crate::session::{Begin, CallControl, Session};
 use crate::telemetry::metrics::{Admission, Method, Outcome as Counted};
@@ -16,14 +17,18 @@ pub(super) struct Job {
     pub request: Request,
     pub stream: StreamId,
     pub control: CallControl,
+    /// What a client of 2026-07-28 wants beside.
+    pub extras: Extras,
     /// Room for what backends send for it.
     rooms: Arc<Mutex<Vec<Room>>>,
 }
 
 /// How a request ended.
 pub(super) enum Outcome {
-    /// The whole answer message, under the client's id.
+    /// The whole answer message, under the client's id and in its form.
     Answer(Wire),
+    /// The answer of a backend, and what has to change in it for the client.
+    Response { response: Response, edits: Edits, backend: usize },
     Error(RpcError),
     /// The client cancelled it: no answer is sent ("SHOULD NOT send a response for the cancelled request").
     Cancelled,
@@ -66,6 +71,7 @@ impl Gateway {
         session: &Arc<Session>,
         request: Request,
         credit: Option<Permit>,
+        extras: Extras,
         work: W,
     ) -> Result<Reply, Refusal>
     where
@@ -99,14 +105,15 @@ impl Gateway {
         }
         self.metrics.admission_total.inc(Admission::Admitted);
         let reader = session.streams.open();
-        let id = request.id.clone();
-        let job = Arc::new(Job { request, stream: reader.stream(), control, rooms: Arc::default() });
+        let cancel = control.cancel().clone();
+        let asked = request.clone();
+        let job = Arc::new(Job { request, stream: reader.stream(), control, extras, rooms: Arc::default() });
         let (gateway, session) = (self.clone(), session.clone());
         let tracked = self.calls.token();
         let started = std::time::Instant::now();
         session.clone().spawn_closing(async move {
             let _tracked = tracked;
-            let (stream, method) = (job.stream, job.request.method.clone());
+            let stream = job.stream;
             let rooms = job.rooms.clone();
             let outcome = tokio::select! {
                 biased;
@@ -115,29 +122,50 @@ impl Gateway {
             };
             // The job, and with it the registration, is gone by now: the client may use the id again as soon as it sees the answer.
             session.asked.end_of_stream(stream);
-            let counted = match outcome {
-                Outcome::Answer(answer) => {
-                    session.streams.answer(stream, answer, credit);
+            let counted = match gateway.message(&session, &asked, outcome) {
+                Some((answer, None)) => {
+                    session.streams.answer(stream, answer, credit, None);
                     Counted::Ok
                 }
-                Outcome::Error(error) => {
-                    session.streams.answer(stream, error.to_message(Some(&id)), credit);
-                    match error.code {
+                Some((answer, Some((code, own)))) => {
+                    session.streams.answer(stream, answer, credit, Some(code));
+                    match code {
+                        _ if !own => Counted::Ok,
                         codes::BACKEND_TIMEOUT => Counted::Timeout,
                         codes::BACKEND_UNAVAILABLE => Counted::Unavailable,
                         _ => Counted::Error,
                     }
                 }
-                Outcome::Cancelled => Counted::Cancelled,
+                None => Counted::Cancelled,
             };
             // What was read for it is owed by now, or is not wanted.
             drop(rooms);
             session.streams.finish(stream);
             session.touch();
-            gateway.metrics.requests_total.inc(Method::of(&method), counted);
-            gateway.metrics.request_seconds.observe(Method::of(&method), started.elapsed());
+            gateway.metrics.requests_total.inc(Method::of(&asked.method), counted);
+            gateway.metrics.request_seconds.observe(Method::of(&asked.method), started.elapsed());
         });
-        Ok(Reply::Stream(reader))
+        Ok(Reply::Stream(reader, cancel))
+    }
+
+    /// The answer to `request` as its client gets it; where it is an error, its code, and whether it is the gateway's own. None where the
+    /// client cancelled it.
+    fn message(&self, session: &Session, request: &Request, outcome: Outcome) -> Option<(Wire, Option<(i64, bool)>)> {
+        let modern = session.version().is_modern();
+        let error = match outcome {
+            Outcome::Answer(answer) => return Some((answer, None)),
+            Outcome::Response { response, mut edits, backend } if modern => {
+                match self.shape(session, backend, request, &response, &mut edits) {
+                    Ok(code) => return Some((response.rewritten(&request.id, edits), code.map(|code| (code, false)))),
+                    Err(error) => error,
+                }
+            }
+            Outcome::Response { response, edits, .. } => return Some((response.rewritten(&request.id, edits), None)),
+            Outcome::Error(error) => error,
+            Outcome::Cancelled => return None,
+        };
+        let code = if modern { era::modern(&request.method, error.code) } else { error.code };
+        Some((RpcError { code, ..error }.to_message(Some(&request.id)), Some((code, true))))
     }
 }
 

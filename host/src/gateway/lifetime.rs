@@ -28,6 +28,9 @@ impl Gateway {
         if self.registry.remove(session.key()).is_none() {
             return;
         }
+        if session.version().is_modern() {
+            self.forget_chamber(session);
+        }
         self.metrics.sessions_total.inc(why);
         tracing::info!(session = %session.tag(), principal = %session.key().principal.name(), why = ?why, "session closed");
         let published = session.published();
@@ -64,7 +67,12 @@ impl Gateway {
                 || lifetime.is_some_and(|l| now.saturating_duration_since(created) >= l)
         });
         futures_util::future::join_all(over.iter().map(|s| self.end_session(s, SessionEvent::Expired))).await;
+        self.parked.expire(now);
         for session in self.registry.all() {
+            if session.is_done() {
+                self.end_session(&session, SessionEvent::ClosedByClient).await;
+                continue;
+            }
             session.streams.sweep(std::time::Instant::now());
             self.expire_questions(&session, now).await;
         }
@@ -76,7 +84,10 @@ impl Gateway {
         self.stopping.store(true, Ordering::Release);
         for session in self.registry.all() {
             session.streams.finish(STANDALONE);
+            self.end_listens(&session);
         }
+        // Nobody can come back for them.
+        self.parked.clear();
         self.calls.close();
         let unfinished = tokio::time::timeout(grace, self.calls.wait()).await.is_err();
         if unfinished {

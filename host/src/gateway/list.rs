@@ -10,7 +10,9 @@ use super::resolve::capable;
 use crate::backend::{BackendError, CallEvent, Outbound, State};
 use crate::catalog::cursor::Position;
 use crate::catalog::items::{self, Page};
+use crate::catalog::keeping::{Keeping, is_of_the_era};
 use crate::catalog::{Listed, Listing};
+use crate::protocol::members::splice;
 use crate::protocol::{Edits, Request, RpcError, Wire, codes, json, method};
 use crate::session::Session;
 use bytes::Bytes;
@@ -55,13 +57,17 @@ struct Missing {
 impl Gateway {
     pub(super) async fn list(self: &Arc<Self>, job: &Job, kind: Kind) -> Outcome {
         let session = job.session();
+        if session.version().is_modern() {
+            // There was no `initialize` that waited for them.
+            self.settle(session).await;
+        }
         let cursor = match job.request.string_param(&["cursor"]) {
             Ok(cursor) => cursor,
             Err(why) => return RpcError::invalid_params(why).into(),
         };
         let (positions, first) = match &cursor {
             None => (capable(session, kind).into_iter().map(|b| (b, None)).collect::<Vec<_>>(), true),
-            Some(cursor) => match self.cursors.open(session.id().as_str(), kind, &cursor.value) {
+            Some(cursor) => match self.cursors.open(session.scope(), kind, &cursor.value) {
                 Some(positions) => (
                     positions.into_iter().filter(|p| p.backend < session.upstreams().len()).map(|p| (p.backend, Some(p.cursor))).collect(),
                     false,
@@ -113,7 +119,7 @@ impl Gateway {
         let session = job.session();
         let limit = session.host.backends[backend].timeouts.list.min(self.settings.list_timeout);
         // Progress of one of several lists means nothing to the client: the token is not passed on.
-        let out = Outbound { request: job.request.clone(), edits, progress_token_at: None, room: None };
+        let out = Outbound { edits, ..Outbound::own(job.request.clone()) };
         match self.send(job, backend, out, None, limit).await {
             Relayed::Answer(response) if response.ok => {
                 let page = Page::of(kind, &response);
@@ -131,6 +137,7 @@ impl Gateway {
                 Err(RpcError::new(code, format!("backend `{}` answered with an error: {text}", session.host.backends[backend].name)))
             }
             Relayed::Failed(error) => Err(error.to_rpc()),
+            Relayed::Refused(error) => Err(error),
             Relayed::Cancelled => Err(BackendError::Closed.to_rpc()),
         }
     }
@@ -164,10 +171,11 @@ impl Gateway {
         at.table(kind).tell();
         let positions: Vec<Position> =
             parts.iter().filter_map(|p| Some(Position { backend: p.backend, cursor: p.page.next_cursor.clone()? })).collect();
-        let next = (!positions.is_empty()).then(|| json::quote(&self.cursors.seal(session.id().as_str(), kind, &positions)));
+        let next = (!positions.is_empty()).then(|| json::quote(&self.cursors.seal(session.scope(), kind, &positions)));
 
+        let keeping = session.version().is_modern().then(|| keeping(session, &parts, &missing));
         if let ([part], true, false) = (&parts[..], missing.is_empty(), several) {
-            return Ok(single(job, part, &names[0], next));
+            return Ok(single(job, part, &names[0], next, keeping));
         }
         let mut out = Wire::new();
         out.push(Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":"));
@@ -178,6 +186,9 @@ impl Gateway {
             push_items(&mut out, &part.page, names, &mut any);
         }
         out.push(Bytes::from_static(b"]"));
+        if let Some(keeping) = keeping {
+            out.push(format!(",{}", keeping.members()));
+        }
         if let Some(next) = next {
             out.push(format!(",\"nextCursor\":{next}"));
         }
@@ -229,7 +240,7 @@ impl Gateway {
         limit: Duration,
     ) -> Result<Page, BackendError> {
         let upstream = session.upstreams().get(backend).ok_or(BackendError::Closed)?;
-        let mut call = upstream.call(Outbound { request, edits: Edits::new(), progress_token_at: None, room: None }, limit).await?;
+        let mut call = upstream.call(Outbound::own(request), limit).await?;
         let broken = |reason: String| BackendError::Protocol { backend: upstream.name().clone(), reason };
         loop {
             match call.next().await {
@@ -262,8 +273,16 @@ fn down(session: &Session) -> Vec<Missing> {
         .collect()
 }
 
+/// How a merged page may be kept by a client of 2026-07-28: as its parts may. Policies may show each principal other things, so that what is
+/// public at a backend is so here only where there are no principals.
+fn keeping(session: &Session, parts: &[Part], missing: &[Missing]) -> Keeping {
+    let all = parts.iter().map(|p| p.page.keeping).reduce(Keeping::and).unwrap_or(Keeping::NOT);
+    let ttl = if missing.is_empty() { all.ttl } else { 0 };
+    Keeping { ttl, public: all.public && session.key().principal.is_anonymous() }
+}
+
 /// The result of the only backend, changed where names differ: everything else stays as it was sent.
-fn single(job: &Job, part: &Part, names: &[Option<Arc<str>>], next: Option<String>) -> Wire {
+fn single(job: &Job, part: &Part, names: &[Option<Arc<str>>], next: Option<String>, keeping: Option<Keeping>) -> Wire {
     let page = &part.page;
     let mut edits = page.shaped.clone();
     if page.unnamed > 0 || names.iter().any(Option::is_none) {
@@ -285,7 +304,13 @@ fn single(job: &Job, part: &Part, names: &[Option<Arc<str>>], next: Option<Strin
     }
     // The id stands where the page's message has its own.
     match crate::protocol::Incoming::parse(page.raw.clone()) {
-        Ok(crate::protocol::Incoming::Response(response)) => response.rewritten(job.id(), edits),
+        Ok(crate::protocol::Incoming::Response(response)) => {
+            if let Some(keeping) = keeping {
+                // Read as an object when it came.
+                let _ = splice(&response.raw, response.body_at.clone(), is_of_the_era, &keeping.members(), &mut edits);
+            }
+            response.rewritten(job.id(), edits)
+        }
         _ => RpcError::new(codes::INTERNAL_ERROR, "a list result could not be read again").to_message(Some(job.id())),
     }
 }

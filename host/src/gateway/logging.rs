@@ -8,7 +8,7 @@ use crate::backend::State;
 use crate::protocol::{Edits, RpcError, codes};
 use std::sync::Arc;
 
-const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+pub(super) const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 impl Gateway {
     pub(super) async fn set_level(self: &Arc<Self>, job: &Job) -> Outcome {
@@ -31,15 +31,15 @@ impl Gateway {
         .await;
         let mut first_error = None;
         let mut done = answers.is_empty();
-        for answer in answers {
+        for (&backend, answer) in backends.iter().zip(answers) {
             match answer {
                 Relayed::Answer(response) if response.ok => done = true,
                 Relayed::Cancelled => return Outcome::Cancelled,
-                other => first_error = first_error.or(Some(other)),
+                other => first_error = first_error.or(Some((backend, other))),
             }
         }
         match first_error {
-            Some(error) if !done => error.into_outcome(job),
+            Some((backend, error)) if !done => error.into_outcome(backend),
             _ => Outcome::Answer(codes::result(job.id(), "{}")),
         }
     }

@@ -13,6 +13,8 @@ mod job;
 mod lifetime;
 mod list;
 mod logging;
+mod modern;
+mod open;
 mod overview;
 mod probe;
 mod publish;
@@ -25,17 +27,22 @@ mod uris;
 pub use crate::session::VirtualHost;
 pub use explain::Explained;
 pub use initialize::Opened;
+pub use modern::chambers::OwnChambers;
+pub use modern::{Answering, Asking, Level, ParkedLimits, Part, is_known};
 pub use overview::Overview;
 
 use crate::admission::Permit;
 use crate::catalog::cursor::Cursors;
+use crate::protocol::seal::Sealer;
 use crate::protocol::{Notification, Request, Response, RpcError, Wire, codes, method};
 use crate::session::streams::{EventId, Reader};
-use crate::session::{Found, Registry, RegistryLimits, Session, SessionKey, SessionLimits};
+use crate::session::{Cancel, Found, Registry, RegistryLimits, Session, SessionKey, SessionLimits};
 use crate::telemetry::Metrics;
 use crate::telemetry::metrics::{IsolationSignal, SessionEvent};
 use http::StatusCode;
 use lockgate_policy::{Claims, Kind};
+use modern::chambers::Chambers;
+use modern::{Extras, Parked};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,8 +63,8 @@ pub struct Refusal {
 pub enum Reply {
     /// The whole answer.
     Now(Wire),
-    /// Frames; the one with `last` is the answer.
-    Stream(Reader),
+    /// Frames; the one with `last` is the answer. And what cancels the call.
+    Stream(Reader, Arc<Cancel>),
 }
 
 /// The figures that the gateway works with, from the configuration.
@@ -75,6 +82,10 @@ pub struct Settings {
     pub claims: HashMap<Arc<str>, Arc<Claims>>,
     /// How often a client is asked on its own stream whether it reads.
     pub probe: Option<Duration>,
+    /// Calls that wait for clients of 2026-07-28.
+    pub parked: ParkedLimits,
+    /// Seals what clients of 2026-07-28 carry for the gateway; none: one of its own.
+    pub state_key: Option<[u8; 32]>,
 }
 
 /// Time that the end of a session may take: upstream DELETEs and children.
@@ -88,6 +99,10 @@ pub struct Gateway {
     settings: Settings,
     registry: Registry,
     cursors: Cursors,
+    /// What belongs to clients without sessions.
+    chambers: Chambers,
+    parked: Parked,
+    sealer: Sealer,
     metrics: Arc<Metrics>,
     /// Calls in flight in all sessions: what a shutdown waits for.
     calls: TaskTracker,
@@ -104,11 +119,16 @@ impl Gateway {
     pub fn new(hosts: Vec<VirtualHost>, settings: Settings, metrics: Arc<Metrics>) -> Result<Arc<Self>, getrandom::Error> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)?;
+        let mut sealing = [0; 32];
+        getrandom::fill(&mut sealing)?;
         let gateway = Arc::new(Gateway {
             hosts: hosts.into_iter().map(|h| (h.path.clone(), Arc::new(h))).collect(),
             registry: Registry::new(settings.registry),
-            settings,
             cursors: Cursors::new(key),
+            chambers: Chambers::default(),
+            parked: Parked::default(),
+            sealer: Sealer::new(settings.state_key.unwrap_or(sealing)),
+            settings,
             metrics,
             calls: TaskTracker::new(),
             background: TaskTracker::new(),
@@ -160,6 +180,8 @@ impl Gateway {
     /// The session that `key` proves, whole. An id of another principal or virtual host is an unknown one.
     pub fn session(&self, key: &SessionKey) -> Option<Arc<Session>> {
         match self.registry.get(key) {
+            // A chamber has an id that nobody was told.
+            Found::Session(session) if session.version().is_modern() => None,
             Found::Session(session) => {
                 session.touch();
                 Some(session)
@@ -175,6 +197,16 @@ impl Gateway {
     /// Takes a request of a session. Does not wait: what takes time runs in a task that the session owns, and goes on when the HTTP
     /// connection is gone. `credit` is what `admit` gave for it; it returns when the answer has drained.
     pub fn request(self: &Arc<Self>, session: &Arc<Session>, request: Request, credit: Option<Permit>) -> Result<Reply, Refusal> {
+        self.dispatch(session, request, credit, Extras::default())
+    }
+
+    fn dispatch(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        request: Request,
+        credit: Option<Permit>,
+        extras: Extras,
+    ) -> Result<Reply, Refusal> {
         if !self.ready() {
             return Err(Refusal::stopping());
         }
@@ -186,19 +218,22 @@ impl Gateway {
             method::INITIALIZE => {
                 Ok(Reply::Now(RpcError::new(codes::INVALID_REQUEST, "this session is initialized already").to_message(Some(&request.id))))
             }
-            method::TOOLS_LIST => self.run(session, request, credit, |g, job| async move { g.list(&job, Kind::Tool).await }),
-            method::PROMPTS_LIST => self.run(session, request, credit, |g, job| async move { g.list(&job, Kind::Prompt).await }),
-            method::RESOURCES_LIST => self.run(session, request, credit, |g, job| async move { g.list(&job, Kind::Resource).await }),
-            method::RESOURCES_TEMPLATES_LIST => {
-                self.run(session, request, credit, |g, job| async move { g.list(&job, Kind::ResourceTemplate).await })
+            method::DISCOVER if session.version().is_modern() => {
+                self.run(session, request, credit, extras, |g, job| async move { g.discover(&job).await })
             }
-            method::TOOLS_CALL => self.run(session, request, credit, |g, job| async move { g.call_named(&job, Kind::Tool).await }),
-            method::PROMPTS_GET => self.run(session, request, credit, |g, job| async move { g.call_named(&job, Kind::Prompt).await }),
-            method::RESOURCES_READ => self.run(session, request, credit, |g, job| async move { g.read_resource(&job).await }),
-            method::RESOURCES_SUBSCRIBE => self.run(session, request, credit, |g, job| async move { g.subscribe(&job).await }),
-            method::RESOURCES_UNSUBSCRIBE => self.run(session, request, credit, |g, job| async move { g.unsubscribe(&job).await }),
-            method::COMPLETE => self.run(session, request, credit, |g, job| async move { g.complete(&job).await }),
-            method::SET_LEVEL => self.run(session, request, credit, |g, job| async move { g.set_level(&job).await }),
+            method::TOOLS_LIST => self.run(session, request, credit, extras, |g, job| async move { g.list(&job, Kind::Tool).await }),
+            method::PROMPTS_LIST => self.run(session, request, credit, extras, |g, job| async move { g.list(&job, Kind::Prompt).await }),
+            method::RESOURCES_LIST => self.run(session, request, credit, extras, |g, job| async move { g.list(&job, Kind::Resource).await }),
+            method::RESOURCES_TEMPLATES_LIST => {
+                self.run(session, request, credit, extras, |g, job| async move { g.list(&job, Kind::ResourceTemplate).await })
+            }
+            method::TOOLS_CALL => self.run(session, request, credit, extras, |g, job| async move { g.call_named(&job, Kind::Tool).await }),
+            method::PROMPTS_GET => self.run(session, request, credit, extras, |g, job| async move { g.call_named(&job, Kind::Prompt).await }),
+            method::RESOURCES_READ => self.run(session, request, credit, extras, |g, job| async move { g.read_resource(&job).await }),
+            method::RESOURCES_SUBSCRIBE => self.run(session, request, credit, extras, |g, job| async move { g.subscribe(&job).await }),
+            method::RESOURCES_UNSUBSCRIBE => self.run(session, request, credit, extras, |g, job| async move { g.unsubscribe(&job).await }),
+            method::COMPLETE => self.run(session, request, credit, extras, |g, job| async move { g.complete(&job).await }),
+            method::SET_LEVEL => self.run(session, request, credit, extras, |g, job| async move { g.set_level(&job).await }),
             other => {
                 session.touch();
                 let error = RpcError::new(codes::METHOD_NOT_FOUND, format!("method `{}` is not known", shorten(other)));

@@ -9,7 +9,7 @@ use crate::catalog::items::Page;
 use crate::catalog::{KINDS, Listed, Listing, Published, Table};
 use crate::protocol::{RpcError, codes, method};
 use crate::session::streams::STANDALONE;
-use crate::session::{Session, VirtualHost};
+use crate::session::{Session, Topic, VirtualHost};
 use futures_util::StreamExt;
 use lockgate_policy::{Chain, ItemHead, Kind, PolicyError, SessionView};
 use std::sync::Arc;
@@ -19,7 +19,11 @@ use tokio::sync::SemaphorePermit;
 const SIDE_BY_SIDE: usize = 8;
 
 /// What a client can be told of changes, each with its bit among the session's news.
-const NEWS: [(u8, &str); 3] = [(1, method::TOOLS_CHANGED), (2, method::PROMPTS_CHANGED), (4, method::RESOURCES_CHANGED)];
+const NEWS: [(u8, &str, Topic); 3] = [
+    (1, method::TOOLS_CHANGED, Topic::Tools),
+    (2, method::PROMPTS_CHANGED, Topic::Prompts),
+    (4, method::RESOURCES_CHANGED, Topic::Resources),
+];
 
 fn news(kind: Kind) -> u8 {
     match kind {
@@ -94,8 +98,8 @@ impl Gateway {
                 if news == 0 {
                     return;
                 }
-                for (_, notification) in NEWS.iter().filter(|(bit, _)| news & bit != 0) {
-                    gateway.notify(&told, STANDALONE, codes::notification(notification, None), true).await;
+                for (_, notification, topic) in NEWS.iter().filter(|(bit, ..)| news & bit != 0) {
+                    gateway.tell_change(&told, STANDALONE, topic, codes::notification(notification, None)).await;
                 }
             }
         });

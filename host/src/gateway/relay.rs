@@ -2,12 +2,12 @@
 
 use super::Gateway;
 use super::job::{Job, Outcome};
+use super::modern::Level;
 use crate::admission::Room;
 use crate::backend::{BackendError, Call, CallEvent, Outbound};
 use crate::catalog::Published;
-use crate::protocol::{Edits, Request, RequestId, Response};
-use crate::session::Session;
-use crate::session::streams::{Rule, StreamId};
+use crate::protocol::{Edits, Request, RequestId, Response, RpcError, method};
+use crate::session::streams::Rule;
 use crate::telemetry::metrics::IsolationSignal;
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -18,6 +18,8 @@ use std::time::Duration;
 pub(super) enum Relayed {
     Answer(Response),
     Failed(BackendError),
+    /// It was not sent.
+    Refused(RpcError),
     Cancelled,
 }
 
@@ -27,7 +29,17 @@ impl Gateway {
         // A token of the wrong type is not mapped; the backend is the judge of what it gets.
         let token = job.request.progress_token().unwrap_or_default();
         let progress_token_at = token.as_ref().map(|t| t.at.clone());
-        let out = Outbound { request: job.request.clone(), edits, progress_token_at, room: Some(job.room(backend)) };
+        let mut edits = edits;
+        if let Some(echo) = &job.extras.echo {
+            if echo.backend != backend {
+                return Relayed::Refused(RpcError::invalid_params(
+                    "`params.requestState` is another server's: names lead elsewhere by now; make the request anew",
+                ));
+            }
+            echo.put(&mut edits);
+        }
+        let level = job.extras.level.as_ref().map(|l| l.raw.clone());
+        let out = Outbound { request: job.request.clone(), edits, progress_token_at, room: Some(job.room(backend)), level };
         self.send(job, backend, out, token.map(|t| t.value), limit).await
     }
 
@@ -45,22 +57,26 @@ impl Gateway {
         let room = out.room.clone();
         let mut call = {
             let start = async {
-                upstream.ready(session.host.backends[backend].timeouts.initialize).await?;
-                upstream.call(out, limit).await
+                let ready = upstream.ready(session.host.backends[backend].timeouts.initialize).await;
+                let hello = ready.map_err(Relayed::Failed)?;
+                if session.version().is_modern() && !hello.version.is_modern() {
+                    self.prepare(job, backend).await.map_err(Relayed::Refused)?;
+                }
+                upstream.call(out, limit).await.map_err(Relayed::Failed)
             };
             tokio::select! {
                 biased;
                 () = job.control.cancelled() => return Relayed::Cancelled,
                 call = start => match call {
                     Ok(call) => call,
-                    Err(e) => return Relayed::Failed(e),
+                    Err(ended) => return ended,
                 },
             }
         };
         let ended = tokio::select! {
             biased;
             () = job.control.cancelled() => None,
-            ended = self.drive(session, backend, &mut call, job.stream, token.as_ref(), room.as_ref()) => Some(ended),
+            ended = self.drive(job, backend, &mut call, token.as_ref(), room.as_ref()) => Some(ended),
         };
         match ended {
             Some(Ok(response)) => Relayed::Answer(response),
@@ -80,17 +96,20 @@ impl Gateway {
     /// Carries the call's messages to `stream` until its answer is there.
     async fn drive(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        job: &Job,
         backend: usize,
         call: &mut Call,
-        stream: StreamId,
         token: Option<&RequestId>,
         room: Option<&Room>,
     ) -> Result<Response, BackendError> {
+        let (session, stream) = (job.session(), job.stream);
+        let modern = session.version().is_modern();
         loop {
             match call.next().await {
                 CallEvent::Answer(response) => return Ok(response),
                 CallEvent::Failed(error) => return Err(error),
+                CallEvent::Notification(note)
+                    if modern && &*note.method == method::LOG_MESSAGE && !Level::wants(job.extras.level.as_ref(), &note) => {}
                 CallEvent::Notification(notification) => self.server_notification(session, backend, notification, stream).await,
                 CallEvent::Request(request) => self.ask(session, backend, request, stream).await,
                 CallEvent::Progress { message, token_at } => match token {
@@ -115,9 +134,9 @@ impl Gateway {
         match self.relay(job, backend, edits, limit).await {
             Relayed::Answer(response) => {
                 let edits = self.publish_uris(job.session(), at, backend, &response, &job.request.method).await;
-                Outcome::Answer(response.rewritten(job.id(), edits))
+                Outcome::Response { response, edits, backend }
             }
-            other => other.into_outcome(job),
+            other => other.into_outcome(backend),
         }
     }
 
@@ -132,11 +151,12 @@ impl Gateway {
 }
 
 impl Relayed {
-    /// The answer as it is, under the client's id.
-    pub(super) fn into_outcome(self, job: &Job) -> Outcome {
+    /// The answer of `backend` as it is.
+    pub(super) fn into_outcome(self, backend: usize) -> Outcome {
         match self {
-            Relayed::Answer(response) => Outcome::Answer(response.rewritten(job.id(), Edits::new())),
+            Relayed::Answer(response) => Outcome::Response { response, edits: Edits::new(), backend },
             Relayed::Failed(error) => error.into(),
+            Relayed::Refused(error) => error.into(),
             Relayed::Cancelled => Outcome::Cancelled,
         }
     }

@@ -167,6 +167,10 @@ impl Gateway {
         at: Arc<Published>,
         kind: Kind,
     ) -> Result<Arc<Published>, RpcError> {
+        if session.version().is_modern() {
+            // There was no `initialize` that waited for them.
+            self.settle(session).await;
+        }
         let missing =
             |at: &Published| -> Vec<usize> { capable(session, kind).into_iter().filter(|&b| !at.table(kind).is_complete(b)).collect() };
         if missing(&at).is_empty() {

@@ -42,7 +42,7 @@ impl Gateway {
         if !is_ok(&relayed) {
             session.unsubscribe(target.backend, &target.name);
         }
-        relayed.into_outcome(job)
+        relayed.into_outcome(target.backend)
     }
 
     /// Goes to where the subscription is, whatever policies would say today: nobody is kept from taking back what was granted.
@@ -64,7 +64,7 @@ impl Gateway {
         if is_ok(&relayed) {
             session.unsubscribe(target.backend, &target.name);
         }
-        relayed.into_outcome(job)
+        relayed.into_outcome(target.backend)
     }
 
     async fn relay_to(self: &Arc<Self>, job: &Job, target: &Target, uri: StringParam) -> Relayed {

@@ -7,6 +7,13 @@ pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-v
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 pub const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
+/// 2026-07-28: what the body says, said again.
+pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+/// 2026-07-28.
+pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
+/// 2026-07-28: how the names of headers that repeat a tool's arguments begin.
+pub const PARAM_PREFIX: &str = "mcp-param-";
+
 pub const JSON: &str = "application/json";
 pub const EVENT_STREAM: &str = "text/event-stream";
 

@@ -20,6 +20,12 @@ pub const ELICITATION: &str = "elicitation/create";
 pub const DISCOVER: &str = "server/discover";
 /// 2026-07-28.
 pub const LISTEN: &str = "subscriptions/listen";
+/// Extension of 2026-07-28 (SEP-2663).
+pub const TASKS_GET: &str = "tasks/get";
+/// Extension of 2026-07-28 (SEP-2663).
+pub const TASKS_UPDATE: &str = "tasks/update";
+/// Extension of 2026-07-28 (SEP-2663), and 2025-11-25.
+pub const TASKS_CANCEL: &str = "tasks/cancel";
 
 pub const INITIALIZED: &str = "notifications/initialized";
 pub const CANCELLED: &str = "notifications/cancelled";

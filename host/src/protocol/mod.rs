@@ -3,6 +3,7 @@
 //! Everything here is a pure function of bytes. Payloads are never turned into trees: a message is its original bytes plus the
 //! places of the few members that a gateway has to know, and a change is a splice at such a place. No I/O, no sessions.
 
+pub mod base64;
 pub mod codes;
 pub mod headers;
 pub mod id;
@@ -11,7 +12,10 @@ pub mod members;
 pub mod message;
 pub mod meta;
 pub mod method;
+pub mod mirror;
+pub mod number;
 pub mod salvage;
+pub mod seal;
 pub mod sse;
 pub mod version;
 pub mod wire;

@@ -4,12 +4,23 @@ use super::{Session, lock};
 use crate::protocol::RequestId;
 use bytes::Bytes;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio_util::sync::CancellationToken;
 
 pub(super) struct Calls {
-    by_id: Mutex<HashMap<RequestId, Arc<Cancel>>>,
+    by_id: Mutex<HashMap<Key, Arc<Cancel>>>,
     limit: usize,
+    next: AtomicU64,
+}
+
+/// What a call in flight is known by.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    /// The id that its client gave it: unique within a session.
+    Client(RequestId),
+    /// A number of our own. Clients of 2026-07-28 have no sessions, and one principal may use an id on several connections at once.
+    Own(u64),
 }
 
 /// How a call is cancelled.
@@ -22,7 +33,7 @@ pub struct Cancel {
 /// The registration of a call: dropped when it is over.
 pub struct CallControl {
     session: Arc<Session>,
-    id: RequestId,
+    key: Key,
     cancel: Arc<Cancel>,
 }
 
@@ -39,25 +50,29 @@ pub enum Begin {
 
 impl Calls {
     pub(super) fn new(limit: usize) -> Self {
-        Calls { by_id: Mutex::default(), limit }
+        Calls { by_id: Mutex::default(), limit, next: AtomicU64::new(0) }
     }
 
     pub(super) fn begin(session: &Arc<Session>, id: &RequestId) -> Begin {
         let calls = &session.calls;
+        let key = match session.version().is_modern() {
+            true => Key::Own(calls.next.fetch_add(1, Ordering::Relaxed)),
+            false => Key::Client(id.clone()),
+        };
         let mut by_id = lock(&calls.by_id);
-        if by_id.contains_key(id) {
+        if by_id.contains_key(&key) {
             return Begin::Duplicate;
         }
         if by_id.len() >= calls.limit {
             return Begin::Full { limit: calls.limit };
         }
         let cancel = Arc::new(Cancel::default());
-        by_id.insert(id.clone(), cancel.clone());
-        Begin::Started(CallControl { session: session.clone(), id: id.clone(), cancel })
+        by_id.insert(key.clone(), cancel.clone());
+        Begin::Started(CallControl { session: session.clone(), key, cancel })
     }
 
     pub(super) fn find(&self, id: &RequestId) -> Option<Arc<Cancel>> {
-        lock(&self.by_id).get(id).cloned()
+        lock(&self.by_id).get(&Key::Client(id.clone())).cloned()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -94,14 +109,15 @@ impl CallControl {
         &self.session
     }
 
-    pub fn id(&self) -> &RequestId {
-        &self.id
+    /// What cancels this call.
+    pub fn cancel(&self) -> &Arc<Cancel> {
+        &self.cancel
     }
 }
 
 impl Drop for CallControl {
     fn drop(&mut self) {
-        lock(&self.session.calls.by_id).remove(&self.id);
+        lock(&self.session.calls.by_id).remove(&self.key);
         self.session.touch();
     }
 }

@@ -14,6 +14,10 @@ impl Principal {
         Principal("anonymous".into())
     }
 
+    pub fn is_anonymous(&self) -> bool {
+        *self.0 == *"anonymous"
+    }
+
     /// `name` must come from a verified credential.
     pub fn named(name: Arc<str>) -> Self {
         Principal(name)

@@ -7,6 +7,7 @@
 mod asked;
 mod calls;
 mod key;
+mod listeners;
 mod registry;
 pub mod streams;
 mod virtual_host;
@@ -14,6 +15,7 @@ mod virtual_host;
 pub use asked::{Asked, Question};
 pub use calls::{Begin, CallControl, Cancel};
 pub use key::{Principal, SessionId, SessionKey};
+pub use listeners::{LISTENS, Listener, Listeners, Topic, Wanted};
 pub use registry::{Found, Full, Place, Registry, RegistryLimits};
 pub use virtual_host::{LastNames, VirtualHost};
 
@@ -38,7 +40,7 @@ use tokio_util::task::TaskTracker;
 /// Subscriptions that one session may have.
 pub const SUBSCRIPTIONS: usize = 1024;
 
-/// What the client said of itself at `initialize`. It never changes afterwards.
+/// What the client said of itself at `initialize`, or with each request (2026-07-28). It never changes afterwards.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub version: Version,
@@ -74,6 +76,8 @@ pub struct SessionLimits {
 pub struct Session {
     key: SessionKey,
     tag: Arc<str>,
+    /// What a cursor that was given out is good for.
+    scope: Arc<str>,
     pub client: Client,
     pub host: Arc<VirtualHost>,
     /// What else is known of the principal; policies see what they are granted of it.
@@ -96,6 +100,12 @@ pub struct Session {
     subscriptions: Mutex<HashMap<(usize, String), String>>,
     /// The last `logging/setLevel` that the client sent.
     level: Mutex<Option<Request>>,
+    /// Only of a client of 2026-07-28.
+    pub listeners: Listeners,
+    /// Of such a client: what each backend was asked for at least, as rank of its log level.
+    levels: Mutex<Vec<u8>>,
+    /// The connection that it stood for has ended: it ends with its last call.
+    orphaned: AtomicBool,
     scratch: Arc<Scratch>,
     warm: Arc<Warm>,
     used: Mutex<Instant>,
@@ -134,14 +144,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Session {
     pub fn new(of: NewSession) -> Arc<Self> {
         let NewSession { key, tag, client, host, claims, limits, ledger, place } = of;
+        let scope = match client.version.is_modern() {
+            // The next page may be asked for in another chamber of the same client.
+            true => format!("{} {}", key.principal.name(), key.virtual_host).into(),
+            false => key.id.as_str().into(),
+        };
         Arc::new(Session {
             key,
             tag,
+            scope,
             claims,
             published: Mutex::new(Arc::new(Published::new(host.policies.current()))),
             naming: Semaphore::new(1),
             news: AtomicU8::new(0),
             announced: Mutex::new(vec![None; host.backends.len()]),
+            levels: Mutex::new(vec![u8::MAX; host.backends.len()]),
             client,
             host,
             streams: Arc::new(Streams::new(limits.replay, ledger.clone())),
@@ -151,6 +168,8 @@ impl Session {
             upstreams: OnceLock::new(),
             subscriptions: Mutex::default(),
             level: Mutex::default(),
+            listeners: Listeners::default(),
+            orphaned: AtomicBool::new(false),
             scratch: Scratch::new(),
             warm: Warm::new(),
             used: Mutex::new(Instant::now()),
@@ -169,6 +188,11 @@ impl Session {
 
     pub fn id(&self) -> &SessionId {
         &self.key.id
+    }
+
+    /// Within what a cursor is good: this session, or all that the principal has at the virtual host where there are no sessions.
+    pub fn scope(&self) -> &str {
+        &self.scope
     }
 
     /// A short hash that stands for the session in logs. The id itself is told to nobody but its owner.
@@ -323,6 +347,18 @@ impl Session {
         *lock(&self.level) = Some(request);
     }
 
+    /// Notes that a backend is asked for log messages from `rank` on. False where it is asked for as much already.
+    pub fn lower_level(&self, backend: usize, rank: u8) -> bool {
+        let mut levels = lock(&self.levels);
+        match levels.get_mut(backend) {
+            Some(level) if *level > rank => {
+                *level = rank;
+                true
+            }
+            _ => false,
+        }
+    }
+
     pub fn level(&self) -> Option<Request> {
         lock(&self.level).clone()
     }
@@ -379,6 +415,16 @@ impl Session {
 
     pub fn is_registered(&self) -> bool {
         self.registered.load(Ordering::Acquire)
+    }
+
+    /// The connection that it stood for has ended. What it still has to do it does to the end.
+    pub fn orphan(&self) {
+        self.orphaned.store(true, Ordering::Release);
+    }
+
+    /// Whether nobody can have any more of it.
+    pub fn is_done(&self) -> bool {
+        self.orphaned.load(Ordering::Acquire) && self.calls.is_empty() && self.streams.attached() == 0
     }
 
     pub fn created(&self) -> Instant {

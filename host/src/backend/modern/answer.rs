@@ -42,6 +42,9 @@ pub fn judge(inner: &Inner, mut response: Response, of: &str) -> Result<Verdict,
     let Ok(object) = Object::parse(&body) else {
         return Err(inner.broke("its result is not an object"));
     };
+    if inner.hello.modern {
+        return of_one_era(inner, &response, &object).map(|()| Verdict::Final(response)).map_err(|why| inner.broke(why));
+    }
     if !response.ok {
         return match response.error_code() {
             // Faults between the gateway and the server. The client took no part in them.
@@ -127,6 +130,36 @@ fn required(result: &Object<'_>, of: &str) -> Result<Required, String> {
         return Err("its result asks for input and says neither which nor in what state".into());
     }
     Ok(required)
+}
+
+/// For a client of the same era an answer stays as it is. What is wrong with it between the gateway and the server is no business of
+/// the client's, nor are questions that it did not say it can answer.
+fn of_one_era(inner: &Inner, response: &Response, object: &Object<'_>) -> Result<(), String> {
+    if !response.ok {
+        return match response.error_code() {
+            Some(codes::HEADER_MISMATCH | codes::UNSUPPORTED_VERSION) => Err(format!("it answered with {}", error_text(object))),
+            _ => Ok(()),
+        };
+    }
+    let kind = object.get("resultType").map_err(|e| format!("its result: {e}"))?.map(json::string);
+    if kind.flatten().is_none_or(|kind| kind != "input_required") {
+        return Ok(());
+    }
+    let declared = Object::parse(&inner.hello.capabilities).ok();
+    let able = |name: &str| declared.as_ref().is_some_and(|d| d.only(name).is_some_and(json::is_object));
+    for (_, question) in object.only("inputRequests").and_then(Object::of).iter().flat_map(Object::members) {
+        let of = Object::of(question).and_then(|q| q.only("method").and_then(json::string)).unwrap_or_default();
+        let needs = match &*of {
+            method::ELICITATION => "elicitation",
+            method::SAMPLING => "sampling",
+            method::ROOTS_LIST => "roots",
+            _ => return Err("it asks for something that is no question for a client".into()),
+        };
+        if !able(needs) {
+            return Err(format!("it asks for `{of}`, for which the client did not declare `{needs}`"));
+        }
+    }
+    Ok(())
 }
 
 /// Older clients know no other output, and refuse a whole list for one such schema (2025-11-25 schema, `Tool`).

@@ -35,7 +35,8 @@ pub struct Retry {
 
 impl Meta {
     pub fn new(hello: &Hello) -> Meta {
-        let capabilities = capabilities(&hello.capabilities);
+        // What a client of this era can do it can do with a server of this era.
+        let capabilities = if hello.modern { hello.capabilities.clone() } else { capabilities(&hello.capabilities) };
         let members = format!(
             "\"{}\":\"{}\",\"{}\":{},\"{}\":{}",
             meta::PROTOCOL_VERSION,
@@ -79,6 +80,11 @@ impl Ask {
 
     pub fn method(&self) -> &str {
         &self.out.request.method
+    }
+
+    /// JSON text of the log level that the request itself wants.
+    pub fn level(&self) -> Option<&str> {
+        self.out.level.as_ref().and_then(|l| std::str::from_utf8(l).ok())
     }
 
     /// The message under `id`, which is also its progress token.
@@ -130,6 +136,13 @@ impl Retry {
     }
 }
 
+/// Takes what only this era has out of the `_meta` of a request that goes to an older server.
+pub fn without_meta(request: &crate::protocol::Request, edits: &mut Edits) {
+    let Ok(Some(at)) = request.param(&["_meta"]).map(|m| m.map(|m| json::place(&request.raw, m))) else { return };
+    // Not an object: it was refused before.
+    let _ = splice(&request.raw, at, |name| OURS.contains(&name), "", edits);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,7 +151,7 @@ mod tests {
     fn sent(text: &'static str, retry: Option<&Retry>) -> String {
         let Ok(Incoming::Request(request)) = Incoming::parse(Bytes::from_static(text.as_bytes())) else { panic!("{text}") };
         let progress_token_at = request.progress_token().ok().flatten().map(|t| t.at);
-        let message = Ask::new(Outbound { request, edits: Edits::new(), progress_token_at, room: None }).message(9, "\"m\":1", retry);
+        let message = Ask::new(Outbound { progress_token_at, ..Outbound::own(request) }).message(9, "\"m\":1", retry);
         let text = String::from_utf8(message.into_bytes().to_vec()).unwrap();
         assert!(Incoming::parse(Bytes::from(text.clone())).is_ok(), "{text}");
         text

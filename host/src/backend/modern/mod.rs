@@ -20,7 +20,7 @@ use super::restore::Memo;
 use super::{Hello, Outbound};
 use crate::protocol::{Incoming, RequestId, Response, codes, method};
 use ask::Ask;
-pub use ask::Meta;
+pub use ask::{Meta, without_meta};
 use bytes::Bytes;
 pub use inputs::Inputs;
 use listen::Wishes;

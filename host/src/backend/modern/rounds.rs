@@ -34,7 +34,10 @@ pub async fn run(inner: Arc<Inner>, link: Arc<Link>, first: u64, ask: Ask, slot:
     let (mut id, mut retry) = (first, None);
     let (mut rounds, mut again) = (0, 0);
     loop {
-        let members = inner.modern().meta.members(lock(&inner.restore).level().as_deref());
+        let members = match inner.hello.modern {
+            true => inner.modern().meta.members(ask.level()),
+            false => inner.modern().meta.members(lock(&inner.restore).level().as_deref()),
+        };
         let message = ask.message(id, &members, retry.as_ref());
         let response = leg(&inner, &link, id, message, !is_own_business(ask.method()), &slot).await?;
         let required = match judge(&inner, response, ask.method())? {

@@ -42,7 +42,7 @@ async fn what_precedes_the_answer_makes_it_a_stream_that_can_be_resumed_from_its
     let reader = session.streams.open();
     let id = reader.stream();
     session.streams.note(id, wire("{\"a\":1}"), Rule::Drop).await;
-    session.streams.answer(id, wire("{\"b\":2}"), None);
+    session.streams.answer(id, wire("{\"b\":2}"), None, None);
     let response = reply::to_response(&site.front, &session, BOTH, Answer::Stream(reader)).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(
@@ -63,7 +63,7 @@ async fn an_answer_that_takes_its_time_begins_as_a_stream() {
     let response = reply::to_response(&site.front, &session, BOTH, Answer::Stream(reader)).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(site.gateway.metrics().streams_open.get(), 1);
-    session.streams.answer(id, wire("{}"), None);
+    session.streams.answer(id, wire("{}"), None, None);
     assert!(text(response).await.ends_with("data: {}\n\n"));
     assert_eq!(site.gateway.metrics().streams_open.get(), 0);
 }
@@ -77,7 +77,7 @@ async fn a_client_of_json_alone_gets_the_answer_and_the_server_is_not_left_waiti
     let id = reader.stream();
     session.streams.note(id, wire(r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#), Rule::Drop).await;
     session.streams.note(id, wire(r#"{"jsonrpc":"2.0","id":99,"method":"roots/list"}"#), Rule::Drop).await;
-    session.streams.answer(id, wire("{}"), None);
+    session.streams.answer(id, wire("{}"), None, None);
     let response = reply::to_response(&site.front, &session, JSON, Answer::Stream(reader)).await;
     assert_eq!(response.headers()["content-type"], "application/json");
     assert_eq!(text(response).await, "{}");
@@ -120,9 +120,9 @@ async fn a_batch_with_anything_before_an_answer_is_a_stream_of_all_of_it() {
     site.initialize("2025-03-26").await;
     let session = site.session();
     let (one, two) = (session.streams.open(), session.streams.open());
-    session.streams.answer(one.stream(), wire("{\"a\":1}"), None);
+    session.streams.answer(one.stream(), wire("{\"a\":1}"), None, None);
     session.streams.note(two.stream(), wire("{\"b\":1}"), Rule::Drop).await;
-    session.streams.answer(two.stream(), wire("{\"b\":2}"), None);
+    session.streams.answer(two.stream(), wire("{\"b\":2}"), None, None);
     let response = batch::answer(&site.front, &session, BOTH, vec![wire("{\"c\":1}")], vec![one, two]).await;
     let text = text(response).await;
     assert!(text.starts_with("data: {\"c\":1}\n\n") && !text.contains("id:"), "{text}");

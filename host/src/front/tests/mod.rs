@@ -8,7 +8,7 @@ mod sessions;
 
 use super::{Front, Listener, Server, ServerLimits};
 use crate::config::{self, Config};
-use crate::gateway::{Gateway, Settings};
+use crate::gateway::{Gateway, ParkedLimits, Settings};
 use crate::session::streams::ReplayLimits;
 use crate::session::{LastNames, Principal, RegistryLimits, Session, SessionId, SessionKey, SessionLimits, VirtualHost};
 use crate::telemetry::Metrics;
@@ -59,6 +59,8 @@ impl Site {
             list_timeout: Duration::from_secs(1),
             claims: Default::default(),
             probe: config.admission.probe,
+            parked: ParkedLimits { total: 8, per_principal: 4, time: Duration::from_secs(60) },
+            state_key: None,
         };
         let gateway = Gateway::new(vec![host("/mcp"), host("/other")], settings, Arc::new(Metrics::new(&[]))).unwrap();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "listen").await.unwrap();

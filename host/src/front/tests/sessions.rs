@@ -150,7 +150,7 @@ async fn only_events_that_are_kept_can_be_resumed_from() {
     let mut reader = session.streams.open();
     let stream = reader.stream();
     reader.make_resumable();
-    session.streams.answer(stream, message(1), None);
+    session.streams.answer(stream, message(1), None, None);
     session.streams.finish(stream);
     let event = reader.next().await.unwrap().event.to_string();
     drop(reader);

@@ -43,6 +43,10 @@ pub struct Frame {
     pub event: EventId,
     /// Its credit. None while it is kept for a reader that may come.
     pub permit: Option<Permit>,
+    /// It is a question of a server, under this number.
+    pub asks: Option<u64>,
+    /// The code of the error that the answer is.
+    pub error: Option<i64>,
     /// The progress token that it reports on.
     token: Option<RequestId>,
 }
@@ -68,9 +72,12 @@ impl std::fmt::Display for EventId {
 }
 
 /// A message that is to be queued.
+#[derive(Default)]
 struct Queued {
     message: Wire,
     last: bool,
+    asks: Option<u64>,
+    error: Option<i64>,
     token: Option<RequestId>,
     permit: Option<Permit>,
 }
@@ -226,7 +233,8 @@ impl Streams {
     }
 
     /// Queues the answer of a call: nothing follows it. Never waits: `permit` was its credit from the start.
-    pub fn answer(&self, id: StreamId, message: Wire, permit: Option<Permit>) -> Noted {
+    /// `error`: its code, where it is one.
+    pub fn answer(&self, id: StreamId, message: Wire, permit: Option<Permit>, error: Option<i64>) -> Noted {
         let mut inner = self.lock();
         if inner.writable(id).is_none() {
             return Noted::Gone;
@@ -234,7 +242,7 @@ impl Streams {
         self.tell_missed(&mut inner, id);
         let mut permit = permit.unwrap_or_else(|| self.ledger.owe(0));
         permit.set_bytes(message.len());
-        inner.append(id, Queued { message, last: true, token: None, permit: Some(permit) }, &self.limits);
+        inner.append(id, Queued { message, last: true, error, permit: Some(permit), ..Queued::default() }, &self.limits);
         Noted::Queued
     }
 
@@ -244,7 +252,7 @@ impl Streams {
         if missed > 0 {
             let notice = notes::notice(missed);
             let permit = self.ledger.owe(notice.len());
-            inner.append(id, Queued { message: notice, last: false, token: None, permit: Some(permit) }, &self.limits);
+            inner.append(id, Queued { message: notice, permit: Some(permit), ..Queued::default() }, &self.limits);
         }
     }
 
@@ -303,14 +311,14 @@ impl Inner {
 
     fn append(&mut self, id: StreamId, queued: Queued, limits: &ReplayLimits) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        let Queued { message, last, token, permit } = queued;
+        let Queued { message, last, asks, error, token, permit } = queued;
         let event = EventId { stream: id, sequence: stream.next_sequence };
         stream.next_sequence += 1;
         let len = message.len();
         let attached = stream.reader.is_some();
         // Dropped where nobody reads: what is kept has bounds of its own.
         let permit = permit.filter(|_| attached);
-        stream.frames.push_back(Frame { message, last, event, permit, token });
+        stream.frames.push_back(Frame { message, last, event, permit, asks, error, token });
         if attached {
             stream.wake_reader.notify_waiters();
         } else {
@@ -451,7 +459,7 @@ impl Reader {
                         stream.missed = 0;
                         inner.append(
                             self.stream,
-                            Queued { message: notice, last: false, token: None, permit: Some(permit) },
+                            Queued { message: notice, permit: Some(permit), ..Queued::default() },
                             &self.streams.limits,
                         );
                         continue;
@@ -463,6 +471,8 @@ impl Reader {
                         last: frame.last,
                         event: frame.event,
                         permit: frame.permit.take(),
+                        asks: frame.asks,
+                        error: frame.error,
                         token: None,
                     };
                     stream.cursor = taken.event.sequence + 1;

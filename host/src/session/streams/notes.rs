@@ -20,8 +20,8 @@ pub enum Rule {
     Replace(RequestId),
     /// Dropped and counted; one notice says how many (`message`, and what is not known).
     Drop,
-    /// Not queued, at once: a request of a server, which gets an error instead.
-    Ask,
+    /// Not queued, at once: a request of a server, under this number, which gets an error instead.
+    Ask(u64),
     /// Queued all the same: bounded in another way.
     Keep,
 }
@@ -87,13 +87,17 @@ impl Streams {
             Rule::Replace(token) => Some(token.clone()),
             _ => None,
         };
-        let queued = |permit| Queued { message: message.clone(), last: false, token: token.clone(), permit };
+        let asks = match rule {
+            Rule::Ask(number) => Some(*number),
+            _ => None,
+        };
+        let queued = |permit| Queued { message: message.clone(), asks, token: token.clone(), permit, ..Queued::default() };
         if stream.reader.is_none() {
             inner.append(id, queued(None), &self.limits);
             return Ok(Noted::Queued);
         }
         let unread = stream.unread_bytes();
-        let fits = unread == 0 || unread + message.len() <= WINDOW_BYTES || matches!(rule, Rule::Ask | Rule::Keep);
+        let fits = unread == 0 || unread + message.len() <= WINDOW_BYTES || matches!(rule, Rule::Ask(_) | Rule::Keep);
         let permit = if fits { self.ledger.try_owe(message.len()) } else { None };
         if let Some(permit) = permit {
             stream.crowded = false;
@@ -103,7 +107,7 @@ impl Streams {
         }
         stream.crowded |= late;
         match rule {
-            Rule::Ask => return Ok(Noted::Dropped),
+            Rule::Ask(_) => return Ok(Noted::Dropped),
             Rule::Keep => {}
             _ if !late => return Err(stream.wake_writer.clone()),
             Rule::Drop => {

@@ -39,7 +39,7 @@ async fn a_resumed_stream_continues_after_the_event_and_only_that_stream() {
     let seen = a.next().await.unwrap().event;
     assert_eq!(read(&mut b).as_deref(), Some("m10"));
     drop(a);
-    s.answer(seen.stream, text(4), None);
+    s.answer(seen.stream, text(4), None, None);
     s.finish(seen.stream);
     let mut again = s.resume(EventId::parse(&seen.to_string()).unwrap()).unwrap();
     let got: Vec<String> = std::iter::from_fn(|| read(&mut again)).collect();
@@ -91,7 +91,7 @@ async fn without_room_progress_is_replaced_changes_are_merged_and_the_rest_is_dr
     assert_eq!(s.note(id, text(5), Rule::Drop).await, Noted::Dropped);
     assert_eq!(s.note(id, text(6), Rule::Drop).await, Noted::Dropped);
     // A question needs credit, not the window: it is answered at once either way.
-    assert_eq!(s.note(id, text(7), Rule::Ask).now_or_never(), Some(Noted::Queued));
+    assert_eq!(s.note(id, text(7), Rule::Ask(1)).now_or_never(), Some(Noted::Queued));
     // With the notice of what was missed, which goes ahead of it.
     assert_eq!(s.ledger.standing().owed_frames, 6);
     reader.next().await.unwrap();
@@ -106,7 +106,7 @@ async fn what_was_missed_is_told_before_the_answer() {
     let s = impatient();
     let mut reader = full(&s).await;
     assert_eq!(s.note(reader.stream(), text(1), Rule::Drop).await, Noted::Dropped);
-    s.answer(reader.stream(), text(2), None);
+    s.answer(reader.stream(), text(2), None, None);
     reader.next().await.unwrap();
     assert!(read(&mut reader).unwrap().contains("1 message was not delivered"));
     assert_eq!(read(&mut reader).as_deref(), Some("m2"));
@@ -117,7 +117,7 @@ async fn a_question_without_credit_is_refused_at_once() {
     let s = impatient();
     let reader = full(&s).await;
     let held: Vec<_> = std::iter::from_fn(|| s.ledger.try_admit()).collect();
-    assert_eq!(s.note(reader.stream(), text(1), Rule::Ask).now_or_never(), Some(Noted::Dropped));
+    assert_eq!(s.note(reader.stream(), text(1), Rule::Ask(1)).now_or_never(), Some(Noted::Dropped));
     assert_eq!(s.note(reader.stream(), text(1), Rule::Keep).now_or_never(), Some(Noted::Queued));
     drop(held);
 }
@@ -148,7 +148,7 @@ async fn what_is_kept_is_bounded_and_an_answer_that_nobody_took_outlives_notes()
     for n in 0..100 {
         s.note(id, text(n), Rule::Drop).await;
     }
-    s.answer(id, text(100), None);
+    s.answer(id, text(100), None, None);
     s.finish(id);
     for n in 0..100 {
         s.note(STANDALONE, text(n), Rule::Drop).await;

@@ -1,0 +1,150 @@
+//! What a request of 2026-07-28 must say of itself before anybody looks at what it asks for: its metadata (basic/index, "_meta"), and
+//! headers that agree with its body (transports/streamable-http, "Server Validation").
+//!
+//! Owns the order of the checks and what each failure is answered with. How headers repeat a body is `protocol::mirror`'s. A pure function of
+//! headers and body: nothing of it was run when it refuses.
+
+use crate::protocol::json::{self, Object};
+use crate::protocol::mirror::{self, Mismatch, Params};
+use crate::protocol::{Request, RpcError, Version, codes, headers, meta};
+use crate::session::Declares;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+use serde_json::value::RawValue;
+
+/// What a request says of the client that sent it.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    /// JSON text of `clientCapabilities`, an object.
+    pub capabilities: Bytes,
+    /// JSON text of `clientInfo`, an object.
+    pub info: Bytes,
+    pub declares: Declares,
+    /// Whether a call may be answered with a task (the extension `io.modelcontextprotocol/tasks`).
+    pub tasks: bool,
+    /// JSON text of `logLevel`; without it the client wants no log messages.
+    pub level: Option<Bytes>,
+}
+
+/// Why the request is refused, and the status that goes with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub status: StatusCode,
+    pub error: RpcError,
+}
+
+/// The levels of RFC 5424, as JSON text.
+const LEVELS: [&str; 8] = ["\"debug\"", "\"info\"", "\"notice\"", "\"warning\"", "\"error\"", "\"critical\"", "\"alert\"", "\"emergency\""];
+
+const UNKNOWN_CLIENT: &[u8] = br#"{"name":"unknown","version":"0"}"#;
+
+/// Checks all that can be checked without knowing the tools, in this order: the revision in `_meta`, the same in the header, that it is
+/// served, the rest of `_meta`, `Mcp-Method` and `Mcp-Name`.
+///
+/// # Errors
+/// All with 400. -32602 for metadata that is missing or malformed, -32020 for a header that is missing, doubled, malformed or says
+/// something else than the body, -32022 with `{supported, requested}` for a revision that is not served in this form.
+pub fn envelope(headers: &HeaderMap, request: &Request) -> Result<Envelope, Fault> {
+    let meta = Meta::of(request)?;
+    check_version(headers, &meta)?;
+    let capabilities = meta.object(meta::CLIENT_CAPABILITIES)?.ok_or_else(|| missing(meta::CLIENT_CAPABILITIES))?;
+    let info = meta.object(meta::CLIENT_INFO)?;
+    let level = meta.level()?;
+    mirror::check(request, None, headers)?;
+
+    let declared = Object::of(capabilities);
+    let declared = |name: &str| declared.as_ref().and_then(|all| all.only(name)).filter(|value| json::is_object(value));
+    let extensions = declared("extensions").and_then(Object::of);
+    Ok(Envelope {
+        declares: Declares {
+            sampling: declared("sampling").is_some(),
+            elicitation: declared("elicitation").is_some(),
+            roots: declared("roots").is_some(),
+        },
+        tasks: extensions.and_then(|all| all.only(meta::TASKS)).is_some_and(json::is_object),
+        // Kept by themselves: the rest of the message can go.
+        capabilities: Bytes::copy_from_slice(capabilities.get().as_bytes()),
+        info: info.map_or(Bytes::from_static(UNKNOWN_CLIENT), |info| Bytes::copy_from_slice(info.get().as_bytes())),
+        level,
+    })
+}
+
+/// Holds the `Mcp-Param-*` headers of a call against its arguments, once it is known which of them its tool repeats. Others are not
+/// looked at.
+///
+/// # Errors
+/// 400 and -32020 for a header that is missing though the argument is there and not null, is there though the argument is not, occurs twice,
+/// cannot be decoded, or says something else. Numbers are compared as numbers, of any size.
+pub fn params(headers: &HeaderMap, request: &Request, annotated: &Params) -> Result<(), Fault> {
+    Ok(mirror::check_params(request, annotated, headers)?)
+}
+
+/// `params._meta` of a request.
+struct Meta<'a>(Object<'a>);
+
+impl<'a> Meta<'a> {
+    fn of(request: &'a Request) -> Result<Self, Fault> {
+        let value = request.param(&["_meta"]).map_err(invalid)?;
+        let value = value.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
+        Object::of(value).map(Meta).ok_or_else(|| invalid("`params._meta` must be an object"))
+    }
+
+    fn get(&self, key: &str) -> Result<Option<&'a RawValue>, Fault> {
+        self.0.get(key).map_err(|e| invalid(format!("`params._meta`: {e}")))
+    }
+
+    fn object(&self, key: &str) -> Result<Option<&'a RawValue>, Fault> {
+        match self.get(key)? {
+            Some(value) if !json::is_object(value) => Err(invalid(format!("`{key}` in `params._meta` must be an object"))),
+            value => Ok(value),
+        }
+    }
+
+    fn level(&self) -> Result<Option<Bytes>, Fault> {
+        let Some(value) = self.get(meta::LOG_LEVEL)? else { return Ok(None) };
+        let text = json::string(value).map(|text| json::quote(&text));
+        let known = LEVELS.into_iter().find(|level| text.as_deref() == Some(*level));
+        let known = known.ok_or_else(|| invalid(format!("`{}` must be one of {}", meta::LOG_LEVEL, LEVELS.join(", "))))?;
+        Ok(Some(Bytes::from_static(known.as_bytes())))
+    }
+}
+
+fn check_version(headers: &HeaderMap, meta: &Meta<'_>) -> Result<(), Fault> {
+    let value = meta.get(meta::PROTOCOL_VERSION)?.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
+    let wanted = json::string(value).ok_or_else(|| invalid(format!("`{}` in `params._meta` must be a string", meta::PROTOCOL_VERSION)))?;
+    let mismatch = |why: &str| Fault::from(Mismatch(format!("{} {why}", headers::PROTOCOL_VERSION)));
+    let said = mirror::single(headers, &headers::PROTOCOL_VERSION)?.ok_or_else(|| mismatch("is missing"))?;
+    if said.as_bytes().trim_ascii() != wanted.as_bytes() {
+        return Err(mismatch("names another revision than `params._meta`"));
+    }
+    if wanted == Version::V2026_07_28.as_str() {
+        return Ok(());
+    }
+    let served = Version::SERVED.map(Version::as_str);
+    let text = match Version::parse(&wanted) {
+        Some(_) => format!("{wanted} begins with `initialize`; requests that stand alone are served in {}", Version::V2026_07_28),
+        None => format!("this revision is not served here; served are {}", served.join(", ")),
+    };
+    Err(bad(RpcError::new(codes::UNSUPPORTED_VERSION, text).with_data(serde_json::json!({ "supported": served, "requested": wanted }))))
+}
+
+fn bad(error: RpcError) -> Fault {
+    Fault { status: StatusCode::BAD_REQUEST, error }
+}
+
+fn invalid(why: impl Into<String>) -> Fault {
+    bad(RpcError::invalid_params(why))
+}
+
+fn missing(key: &str) -> Fault {
+    invalid(format!("`{key}` is missing in `params._meta`: each request of {} carries it", Version::V2026_07_28))
+}
+
+impl From<Mismatch> for Fault {
+    fn from(mismatch: Mismatch) -> Self {
+        bad(RpcError::new(codes::HEADER_MISMATCH, mismatch.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

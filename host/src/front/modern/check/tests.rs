@@ -1,0 +1,221 @@
+//! Each rule by itself, on a request in which everything else is right.
+
+use super::*;
+use crate::protocol::Incoming;
+use http::{HeaderName, HeaderValue};
+
+const V: &str = "2026-07-28";
+
+fn request(method: &str, params: &str) -> Request {
+    let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+    let Ok(Incoming::Request(request)) = Incoming::parse(Bytes::from(text)) else { panic!("{params}") };
+    request
+}
+
+fn head(lines: &[(&str, &str)]) -> HeaderMap {
+    let mut head = HeaderMap::new();
+    for (name, value) in lines {
+        head.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+    }
+    head
+}
+
+/// `tools/list` with this `_meta` and the headers that go with it, but for the revision: that is `version`.
+fn with_meta(version: Option<&str>, meta: &str) -> Result<Envelope, Fault> {
+    let mut lines = vec![("mcp-method", "tools/list")];
+    lines.extend(version.map(|version| ("MCP-Protocol-Version", version)));
+    envelope(&head(&lines), &request("tools/list", &format!(r#"{{"_meta":{meta}}}"#)))
+}
+
+fn meta(more: &str) -> String {
+    format!(r#"{{"io.modelcontextprotocol/protocolVersion":"{V}","io.modelcontextprotocol/clientCapabilities":{{}}{more}}}"#)
+}
+
+/// A request with good metadata and these headers beside the one for the revision.
+fn with_headers(lines: &[(&str, &str)], method: &str, params: &str) -> Result<Envelope, Fault> {
+    let mut all = head(lines);
+    all.insert("mcp-protocol-version", HeaderValue::from_static(V));
+    let comma = if params.is_empty() { "" } else { "," };
+    envelope(&all, &request(method, &format!(r#"{{{params}{comma}"_meta":{}}}"#, meta(""))))
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(outcome: Result<T, Fault>, code: i64) -> RpcError {
+    let Fault { status, error } = outcome.expect_err("was accepted");
+    assert_eq!((status.as_u16(), error.code), (400, code), "{error:?}");
+    error
+}
+
+#[test]
+fn a_request_says_who_asks() {
+    let plain = with_meta(Some(V), &meta("")).unwrap();
+    assert_eq!((&plain.capabilities[..], &plain.info[..]), (&b"{}"[..], UNKNOWN_CLIENT));
+    assert!(plain.level.is_none() && !plain.tasks && !plain.declares.sampling && !plain.declares.elicitation && !plain.declares.roots);
+    let full = with_meta(
+        Some(V),
+        r#"{"io.modelcontextprotocol/logLevel":"w\u0061rning","io.modelcontextprotocol/clientInfo":{ "name":"c" },"progressToken":1,
+            "io.modelcontextprotocol/clientCapabilities":{"elicitation":{"url":{}},"roots": {},"sampling":null,"extensions":{"io.modelcontextprotocol/tasks":{}}},
+            "io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#,
+    )
+    .unwrap();
+    assert_eq!(full.info, r#"{ "name":"c" }"#);
+    assert_eq!(full.level.as_deref(), Some(&b"\"warning\""[..]));
+    assert!(full.capabilities.starts_with(br#"{"elicitation":{"url":{}},"roots": {},"#));
+    assert!(full.tasks && full.declares.elicitation && full.declares.roots && !full.declares.sampling);
+    for capabilities in [r#"{"extensions":{}}"#, r#"{"extensions":{"io.modelcontextprotocol/tasks":null}}"#, r#"{"tasks":{}}"#] {
+        let text =
+            format!(r#"{{"io.modelcontextprotocol/protocolVersion":"{V}","io.modelcontextprotocol/clientCapabilities":{capabilities}}}"#);
+        assert!(!with_meta(Some(V), &text).unwrap().tasks, "{capabilities}");
+    }
+}
+
+#[test]
+fn metadata_that_is_missing_or_malformed_is_32602() {
+    let capabilities = r#""io.modelcontextprotocol/clientCapabilities""#;
+    let version = format!(r#""io.modelcontextprotocol/protocolVersion":"{V}""#);
+    for bad in [
+        "null".into(),
+        "[]".into(),
+        "{}".into(),
+        format!("{{{capabilities}:{{}}}}"),
+        format!(r#"{{"io.modelcontextprotocol/protocolVersion":5,{capabilities}:{{}}}}"#),
+        format!("{{{version},{version},{capabilities}:{{}}}}"),
+        format!("{{{version}}}"),
+        format!("{{{version},{capabilities}:null}}"),
+        format!("{{{version},{capabilities}:[]}}"),
+        format!("{{{version},{capabilities}:{{}},{capabilities}:{{}}}}"),
+        meta(r#","io.modelcontextprotocol/clientInfo":"name""#),
+        meta(r#","io.modelcontextprotocol/clientInfo":null"#),
+        meta(r#","io.modelcontextprotocol/logLevel":"loud""#),
+        meta(r#","io.modelcontextprotocol/logLevel":"Info""#),
+        meta(r#","io.modelcontextprotocol/logLevel":3"#),
+        meta(r#","io.modelcontextprotocol/logLevel":null"#),
+    ] {
+        refused(with_meta(Some(V), &bad), codes::INVALID_PARAMS);
+    }
+    let head = head(&[("mcp-protocol-version", V), ("mcp-method", "tools/list")]);
+    refused(envelope(&head, &request("tools/list", "{}")), codes::INVALID_PARAMS);
+    let Ok(Incoming::Request(bare)) = Incoming::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)) else {
+        panic!()
+    };
+    refused(envelope(&head, &bare), codes::INVALID_PARAMS);
+}
+
+#[test]
+fn every_level_there_is_may_be_asked_for() {
+    for level in LEVELS {
+        let told = with_meta(Some(V), &meta(&format!(r#","io.modelcontextprotocol/logLevel":{level}"#))).unwrap().level;
+        assert_eq!(told.as_deref(), Some(level.as_bytes()));
+    }
+}
+
+#[test]
+fn the_header_names_the_revision_of_the_body() {
+    assert!(with_meta(Some(&format!(" \t{V} ")), &meta("")).is_ok());
+    refused(with_meta(None, &meta("")), codes::HEADER_MISMATCH);
+    for other in ["2025-11-25", "2099-01-01", "", "2026-07-28, 2026-07-28"] {
+        refused(with_meta(Some(other), &meta("")), codes::HEADER_MISMATCH);
+    }
+    let twice = head(&[("mcp-protocol-version", V), ("mcp-protocol-version", V), ("mcp-method", "tools/list")]);
+    refused(envelope(&twice, &request("tools/list", &format!(r#"{{"_meta":{}}}"#, meta("")))), codes::HEADER_MISMATCH);
+    // It is wrong before it is unknown.
+    refused(with_meta(Some(V), &meta("").replace(V, "v999.0.0")), codes::HEADER_MISMATCH);
+}
+
+#[test]
+fn a_revision_that_is_not_served_is_told_which_are() {
+    for other in ["2099-01-01", "v999.0.0", "", "2025-11-25"] {
+        // The rest of `_meta` is not looked at: another revision may have other rules.
+        let text = format!(r#"{{"io.modelcontextprotocol/protocolVersion":"{other}"}}"#);
+        let error = refused(with_meta(Some(other), &text), codes::UNSUPPORTED_VERSION);
+        let data: serde_json::Value = serde_json::from_str(&error.data.unwrap()).unwrap();
+        assert_eq!(data["requested"], other);
+        assert_eq!(data["supported"], serde_json::json!(["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]));
+    }
+}
+
+#[test]
+fn the_headers_say_method_and_name_of_the_body() {
+    for (method, member) in [
+        ("tools/call", "name"),
+        ("prompts/get", "name"),
+        ("resources/read", "uri"),
+        ("tasks/get", "taskId"),
+        ("tasks/update", "taskId"),
+        ("tasks/cancel", "taskId"),
+    ] {
+        let params = format!(r#""{member}":"x é""#);
+        let with = |lines: &[(&str, &str)]| with_headers(lines, method, &params);
+        for good in ["=?base64?eCDDqQ==?=", "  =?base64?eCDDqQ==?= "] {
+            assert!(with(&[("MCP-METHOD", method), ("Mcp-Name", good)]).is_ok(), "{method} {good}");
+        }
+        for bad in ["x é", "X é", "x", "", "=?base64?eCDDqQ?=", "=?base64?eCDD!Q==?=", "=?base64?/w==?=", "=?BASE64?eCDDqQ==?=", "eCDDqQ=="]
+        {
+            refused(with(&[("mcp-method", method), ("mcp-name", bad)]), codes::HEADER_MISMATCH);
+        }
+        refused(with(&[("mcp-method", method)]), codes::HEADER_MISMATCH);
+        refused(with(&[("mcp-name", "=?base64?eCDDqQ==?=")]), codes::HEADER_MISMATCH);
+        let name = ("mcp-name", "=?base64?eCDDqQ==?=");
+        refused(with(&[("mcp-method", method), name, name]), codes::HEADER_MISMATCH);
+        refused(with(&[("mcp-method", method), ("mcp-method", method), name]), codes::HEADER_MISMATCH);
+        refused(with(&[("mcp-method", &method.to_uppercase()), name]), codes::HEADER_MISMATCH);
+        refused(with(&[("mcp-method", "tools/list"), name]), codes::HEADER_MISMATCH);
+    }
+    // Those without a name need no header for one, and a body without one is refused for that, later.
+    assert!(with_headers(&[("mcp-method", "tools/list")], "tools/list", "").is_ok());
+    assert!(with_headers(&[("mcp-method", "x/y"), ("mcp-name", "any")], "x/y", r#""name":"x""#).is_ok());
+    assert!(with_headers(&[("mcp-method", "tools/call")], "tools/call", "").is_ok());
+    assert!(with_headers(&[("mcp-method", "tools/call"), ("mcp-name", "5")], "tools/call", r#""name":5"#).is_ok());
+}
+
+#[test]
+fn the_headers_repeat_the_arguments_that_the_tool_marks() {
+    let schema = r#"{"type":"object","properties":{
+        "s":{"type":"string","x-mcp-header":"S"},"n":{"type":"integer","x-mcp-header":"Num"},"b":{"type":"boolean","x-mcp-header":"B"},
+        "o":{"type":"object","properties":{"i":{"type":"string","x-mcp-header":"Inner"}}},"free":{"type":"string"}}}"#;
+    let tool = Params::of_schema(&RawValue::from_string(schema.into()).unwrap()).unwrap();
+    let call = |lines: &[(&str, &str)], arguments: &str| {
+        params(&head(lines), &request("tools/call", &format!(r#"{{"name":"t","arguments":{arguments}}}"#)), &tool)
+    };
+    for (lines, arguments) in [
+        (&[][..], "{}"),
+        (&[], r#"{"s":null,"free":"x"}"#),
+        (&[("mcp-param-s", "x"), ("Mcp-Param-Other", "=?base64?!?=")], r#"{"s":"x"}"#),
+        (&[("MCP-PARAM-S", "=?base64?SGVsbG8=?=")], r#"{"s":"Hello"}"#),
+        (&[("mcp-param-s", "SGVsbG8=")], r#"{"s":"SGVsbG8="}"#),
+        (&[("mcp-param-s", "=?base64?SGVsbG8=")], r#"{"s":"=?base64?SGVsbG8="}"#),
+        (&[("mcp-param-s", "  x ")], r#"{"s":"x"}"#),
+        (&[("mcp-param-s", "")], r#"{"s":""}"#),
+        (&[("mcp-param-num", "42")], r#"{"n":42.0}"#),
+        (&[("mcp-param-num", "9007199254740993")], r#"{"n":9007199254740993}"#),
+        (&[("mcp-param-num", "-1")], r#"{"n":-1}"#),
+        (&[("mcp-param-b", "true")], r#"{"b":true}"#),
+        (&[("mcp-param-inner", "y")], r#"{"o":{"i":"y"}}"#),
+    ] {
+        assert_eq!(call(lines, arguments), Ok(()), "{lines:?} {arguments}");
+    }
+    for (lines, arguments) in [
+        (&[][..], r#"{"s":"x"}"#),
+        (&[], r#"{"n":0}"#),
+        (&[], r#"{"b":false}"#),
+        (&[], r#"{"o":{"i":""}}"#),
+        (&[("mcp-param-s", "x")], "{}"),
+        (&[("mcp-param-s", "null")], r#"{"s":null}"#),
+        (&[("mcp-param-s", "X")], r#"{"s":"x"}"#),
+        (&[("mcp-param-s", "x"), ("mcp-param-s", "x")], r#"{"s":"x"}"#),
+        (&[("mcp-param-s", "é")], r#"{"s":"é"}"#),
+        (&[("mcp-param-s", "=?base64?SGVsbG8?=")], r#"{"s":"Hello"}"#),
+        (&[("mcp-param-s", "=?base64?SGVs!!!bG8=?=")], r#"{"s":"Hello"}"#),
+        (&[("mcp-param-num", "9007199254740992")], r#"{"n":9007199254740993}"#),
+        (&[("mcp-param-num", "0x2a")], r#"{"n":42}"#),
+        (&[("mcp-param-num", "")], r#"{"n":0}"#),
+        (&[("mcp-param-b", "True")], r#"{"b":true}"#),
+        (&[("mcp-param-b", "1")], r#"{"b":true}"#),
+        (&[("mcp-param-inner", "y")], r#"{"i":"y"}"#),
+    ] {
+        refused(call(lines, arguments), codes::HEADER_MISMATCH);
+    }
+    // A call without arguments at all.
+    assert_eq!(params(&head(&[]), &request("tools/call", r#"{"name":"t"}"#), &tool), Ok(()));
+    refused(params(&head(&[("mcp-param-b", "true")]), &request("tools/call", r#"{"name":"t"}"#), &tool), codes::HEADER_MISMATCH);
+}

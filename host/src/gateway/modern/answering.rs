@@ -1,0 +1,287 @@
+//! What comes back for a request of a client of 2026-07-28, part by part.
+//!
+//! A question of a server ends it: the request is answered with `input_required`, and the call waits among the `parked` for its retry.
+//! Dropped before its answer, it cancels the call (2026-07-28 patterns/cancellation, "Streamable HTTP").
+
+use super::super::Gateway;
+use super::parked::Question;
+use super::state::Inside;
+use super::codes as era;
+use crate::admission::Permit;
+use crate::protocol::members::splice;
+use crate::protocol::{Edits, Incoming, Request, RequestId, RpcError, Wire, codes, method};
+use crate::session::streams::{Frame, Reader};
+use crate::session::{Cancel, Session};
+use bytes::Bytes;
+use http::StatusCode;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Questions that a server asks in one breath are put to the client together: so long more are waited for after the first.
+const BREATH: Duration = Duration::from_millis(5);
+
+/// One part of what comes back.
+pub enum Part {
+    /// A notification that goes before the answer.
+    Message(Wire, Option<Permit>),
+    /// The answer; nothing follows it.
+    Answer {
+        message: Wire,
+        permit: Option<Permit>,
+        /// What the response says where the answer is all of it.
+        status: StatusCode,
+    },
+}
+
+/// A request while it is answered.
+pub struct Answering {
+    gateway: Arc<Gateway>,
+    session: Arc<Session>,
+    /// The client's request: the retry, where the call waited for one.
+    request: Request,
+    reader: Option<Reader>,
+    call: Option<CancelOnDrop>,
+    /// An earlier request began the call, so what comes bears its id and token.
+    renamed: bool,
+    /// The answer is there already.
+    now: Option<Wire>,
+    early: VecDeque<Frame>,
+    /// Questions that the last retry has left open.
+    open: Vec<Question>,
+    end: Option<Ended>,
+}
+
+/// What has to be done when the response has gone: the client is not there any more.
+struct Ended(Box<dyn FnOnce() + Send + Sync>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        (std::mem::replace(&mut self.0, Box::new(|| {})))();
+    }
+}
+
+struct CancelOnDrop(Arc<Cancel>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        // Without effect on a call that is over.
+        self.0.cancel(None);
+    }
+}
+
+impl Answering {
+    pub(super) fn new(gateway: &Arc<Gateway>, session: &Arc<Session>, request: Request, reader: Reader, cancel: Arc<Cancel>) -> Self {
+        Answering { reader: Some(reader), call: Some(CancelOnDrop(cancel)), ..Self::empty(gateway, session, request) }
+    }
+
+    /// One that is answered at once.
+    pub(super) fn now(gateway: &Arc<Gateway>, session: &Arc<Session>, request: Request, message: Wire) -> Self {
+        Answering { now: Some(message), ..Self::empty(gateway, session, request) }
+    }
+
+    /// One that is told things until it ends; `at_end` is called when it is dropped.
+    pub(super) fn listening(
+        gateway: &Arc<Gateway>,
+        session: &Arc<Session>,
+        request: Request,
+        reader: Reader,
+        at_end: impl FnOnce() + Send + Sync + 'static,
+    ) -> Self {
+        Answering { reader: Some(reader), end: Some(Ended(Box::new(at_end))), ..Self::empty(gateway, session, request) }
+    }
+
+    fn empty(gateway: &Arc<Gateway>, session: &Arc<Session>, request: Request) -> Self {
+        Answering {
+            gateway: gateway.clone(),
+            session: session.clone(),
+            request,
+            reader: None,
+            call: None,
+            renamed: false,
+            now: None,
+            early: VecDeque::new(),
+            open: Vec::new(),
+            end: None,
+        }
+    }
+
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Whether it is a stream whatever comes first: what is told on it is the answer.
+    pub fn is_stream(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// From now on it answers `retry`. `open`: the questions that it leaves open.
+    pub(super) fn continues(&mut self, retry: Request, open: Vec<Question>) {
+        self.request = retry;
+        self.renamed = true;
+        self.open = open;
+    }
+
+    /// Waits until there is something for `next`, which then does not wait long. Cancel-safe.
+    pub async fn ready(&mut self) {
+        if self.now.is_some() || !self.open.is_empty() || !self.early.is_empty() {
+            return;
+        }
+        if let Some(reader) = &mut self.reader {
+            reader.peek().await;
+        }
+    }
+
+    /// The next part; none where there is no answer, because the call was cancelled or the gateway ends. Not cancel-safe where
+    /// questions are being put together: drop it with the response.
+    pub async fn next(&mut self) -> Option<Part> {
+        if let Some(message) = self.now.take() {
+            return Some(self.answer(message, None, None));
+        }
+        if !self.open.is_empty() {
+            let questions = std::mem::take(&mut self.open);
+            if let Some(part) = self.park(questions).await {
+                return Some(part);
+            }
+        }
+        loop {
+            let frame = match self.early.pop_front() {
+                Some(frame) => frame,
+                None => self.reader.as_mut()?.next().await?,
+            };
+            if frame.last {
+                self.call = None;
+                self.reader = None;
+                return Some(self.answer(frame.message, frame.permit, frame.error));
+            }
+            let Some(number) = frame.asks else {
+                match self.message(frame) {
+                    Some(part) => return Some(part),
+                    None => continue,
+                }
+            };
+            let mut questions: Vec<Question> = question(number, frame.message).into_iter().collect();
+            let until = Instant::now() + BREATH;
+            while let Some(reader) = &mut self.reader
+                && let Ok(Some(frame)) = tokio::time::timeout_at(until, reader.next()).await
+            {
+                match frame.asks {
+                    Some(number) => questions.extend(question(number, frame.message)),
+                    None => self.early.push_back(frame),
+                }
+                if self.early.back().is_some_and(|f| f.last) {
+                    break;
+                }
+            }
+            if let Some(part) = self.park(questions).await {
+                return Some(part);
+            }
+        }
+    }
+
+    /// Something that goes before the answer, as the client of the present request knows it.
+    fn message(&self, frame: Frame) -> Option<Part> {
+        if !self.renamed {
+            return Some(Part::Message(frame.message, frame.permit));
+        }
+        let raw = frame.message.into_bytes();
+        let Ok(Incoming::Notification(note)) = Incoming::parse(raw.clone()) else { return None };
+        let mut edits = Edits::new();
+        if &*note.method == method::PROGRESS {
+            // A retry that wants no progress gets none.
+            let token = self.request.progress_token().ok().flatten()?;
+            edits.replace(note.token_param(&["progressToken"]).ok().flatten()?.at, token.value.raw().clone());
+        }
+        Some(Part::Message(edits.apply(&raw), frame.permit))
+    }
+
+    fn answer(&self, message: Wire, permit: Option<Permit>, error: Option<i64>) -> Part {
+        let status = error.map_or(StatusCode::OK, era::status);
+        if !self.renamed {
+            return Part::Answer { message, permit, status };
+        }
+        let message = match Incoming::parse(message.into_bytes()) {
+            Ok(Incoming::Response(response)) => response.rewritten(&self.request.id, Edits::new()),
+            _ => RpcError::new(codes::INTERNAL_ERROR, "an answer could not be read again").to_message(Some(&self.request.id)),
+        };
+        Part::Answer { message, permit, status }
+    }
+
+    /// Ends the request with these questions, and puts the call among those that wait. None where there is no room: then they are answered
+    /// for the client, and the call goes on.
+    async fn park(&mut self, questions: Vec<Question>) -> Option<Part> {
+        if questions.is_empty() {
+            return None;
+        }
+        let limits = self.gateway.settings.parked;
+        let principal = &self.session.key().principal;
+        let sealed = match self.gateway.parked.has_room(&limits, principal) {
+            false => Err("too many calls wait for their clients (modern.parked, modern.parked_per_principal)".to_owned()),
+            true => self.seal(),
+        };
+        let (key, state) = match sealed {
+            Ok(sealed) => sealed,
+            Err(why) => {
+                tracing::warn!(session = %self.session.tag(), %why, "a question of a server is not put to its client");
+                for question in questions {
+                    let error = RpcError::new(codes::CLIENT_GONE, format!("the client cannot be asked now: {why}"));
+                    let message = error.to_message(Some(&RequestId::number(question.number)));
+                    if let Ok(Incoming::Response(response)) = Incoming::parse(message.into_bytes()) {
+                        self.gateway.answer(&self.session, response).await;
+                    }
+                }
+                return None;
+            }
+        };
+        let mut message = Wire::from(Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":"));
+        message.push(self.request.id.raw().clone());
+        message.push(Bytes::from_static(b",\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{"));
+        for (at, question) in questions.iter().enumerate() {
+            message.push(format!("{}\"{}\":", if at == 0 { "" } else { "," }, question.key));
+            message.push(question.body.clone());
+        }
+        message.push(format!("}},\"requestState\":\"{state}\"}}}}"));
+        let permit = self.session.ledger.owe(message.len());
+        let waits = Answering {
+            gateway: self.gateway.clone(),
+            session: self.session.clone(),
+            request: self.request.clone(),
+            reader: self.reader.take(),
+            call: self.call.take(),
+            renamed: true,
+            now: None,
+            early: std::mem::take(&mut self.early),
+            open: Vec::new(),
+            end: None,
+        };
+        self.gateway.parked.put(key, waits, questions, Instant::now() + limits.time);
+        Some(Part::Answer { message, permit: Some(permit), status: StatusCode::OK })
+    }
+
+    /// A key for the call, and the state that stands for it.
+    fn seal(&self) -> Result<([u8; 16], String), String> {
+        let mut key = [0; 16];
+        getrandom::fill(&mut key).map_err(|e| format!("the system's random generator failed: {e}"))?;
+        let state = self.gateway.seal_state(&self.session, &self.request, Inside::Parked(&key)).map_err(|e| e.message)?;
+        Ok((key, state))
+    }
+}
+
+/// A question as it stands among the `inputRequests`.
+fn question(number: u64, message: Wire) -> Option<Question> {
+    let raw = message.into_bytes();
+    let Ok(Incoming::Request(request)) = Incoming::parse(raw) else { return None };
+    let mut body = Wire::from(format!("{{\"method\":{}", crate::protocol::json::quote(&request.method)));
+    if let Some(at) = request.params_at.clone() {
+        let mut edits = Edits::new();
+        if &*request.method == method::ELICITATION {
+            // It has had none since 2026-07-28 (changelog).
+            let _ = splice(&request.raw, at.clone(), |name| name == "elicitationId", "", &mut edits);
+        }
+        body.push(Bytes::from_static(b",\"params\":"));
+        body.extend(edits.apply_in(&request.raw, at));
+    }
+    body.push(Bytes::from_static(b"}"));
+    Some(Question { key: format!("input-{number}"), number, body: body.into_bytes() })
+}

@@ -1,0 +1,466 @@
+//! The headers that say again what a request of 2026-07-28 says in its body: `Mcp-Method`, `Mcp-Name`, and `Mcp-Param-*` for the
+//! arguments that a tool marks with `x-mcp-header` (2026-07-28 transports/streamable-http, "Request Metadata").
+//!
+//! Owns both directions: writing them for a body that is sent, and holding those that came against the body. The body decides; a header
+//! is never the source of anything. Which version header belongs to a request, and what a mismatch is answered with, is its caller's.
+
+use super::json::{self, Object};
+use super::number::Number;
+use super::{Request, base64, headers, method};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+const BEGIN: &str = "=?base64?";
+const END: &str = "?=";
+/// The annotation in a tool's schema.
+const ANNOTATION: &str = "x-mcp-header";
+/// Levels of a schema that are looked into.
+const DEPTH: usize = 64;
+/// Annotated arguments of one tool.
+const MAX_PARAMS: usize = 64;
+/// Bytes of the name in an annotation.
+const MAX_NAME: usize = 128;
+
+/// Headers and body do not say the same: to be answered with 400 and -32020. The text says which header and why, for the peer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("Header mismatch: {0}")]
+pub struct Mismatch(pub String);
+
+/// The member of `params` that `Mcp-Name` repeats; none for methods without that header (`tasks/*`: SEP-2663).
+pub fn name_member(of: &str) -> Option<&'static str> {
+    match of {
+        method::TOOLS_CALL | method::PROMPTS_GET => Some("name"),
+        method::RESOURCES_READ => Some("uri"),
+        method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => Some("taskId"),
+        _ => None,
+    }
+}
+
+/// `text` as a header value: as it is where that is plain, else in Base64 between markers ("Value Encoding").
+pub fn encode(text: &str) -> HeaderValue {
+    let plain = text.bytes().all(|b| matches!(b, 0x20..=0x7e)) && text.trim_matches(' ').len() == text.len() && !is_marked(text);
+    let value =
+        if plain { HeaderValue::from_str(text) } else { HeaderValue::try_from(format!("{BEGIN}{}{END}", base64::encode(text.as_bytes()))) };
+    // Both are visible ASCII.
+    value.unwrap_or(HeaderValue::from_static(""))
+}
+
+/// What a header value stands for.
+///
+/// # Errors
+/// For characters that may not stand in it, and between the markers for what is not Base64 of UTF-8. The text is for the peer.
+pub fn decode(value: &HeaderValue) -> Result<Cow<'_, str>, &'static str> {
+    let text = std::str::from_utf8(value.as_bytes()).ok().filter(|t| t.bytes().all(|b| matches!(b, b'\t' | 0x20..=0x7e)));
+    let text = text.ok_or("has invalid characters")?.trim_matches([' ', '\t']);
+    if !is_marked(text) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let inner = &text.as_bytes()[BEGIN.len()..text.len() - END.len()];
+    let bytes = base64::decode(inner).ok_or("has invalid Base64")?;
+    String::from_utf8(bytes).map(Cow::Owned).map_err(|_| "is not UTF-8")
+}
+
+fn is_marked(text: &str) -> bool {
+    text.len() >= BEGIN.len() + END.len() && text.starts_with(BEGIN) && text.ends_with(END)
+}
+
+/// Writes the headers of `request`, in the form in which it is sent, over whatever `head` has under their names. `params`: of the tool
+/// that it calls.
+pub fn write(request: &Request, params: Option<&Params>, head: &mut HeaderMap) {
+    head.insert(headers::METHOD, encode(&request.method));
+    head.remove(headers::NAME);
+    if let Some(name) = name_member(&request.method).and_then(|member| request.string_param(&[member]).ok()?) {
+        head.insert(headers::NAME, encode(&name.value));
+    }
+    if let Some(params) = params {
+        params.write(arguments(request).as_ref(), head);
+    }
+}
+
+/// Holds `Mcp-Method`, `Mcp-Name` and the `Mcp-Param-*` of the tool against the body. Other `Mcp-Param-*` are nobody's business here.
+///
+/// # Errors
+/// With the first header that is missing, occurs twice, cannot be read, or says something else than the body.
+pub fn check(request: &Request, params: Option<&Params>, head: &HeaderMap) -> Result<(), Mismatch> {
+    // The markers are for names and arguments: a method is always written as it is.
+    let said = single(head, &headers::METHOD)?.ok_or_else(|| missing(&headers::METHOD))?;
+    if said.as_bytes().trim_ascii() != request.method.as_bytes() {
+        return Err(differs(&headers::METHOD, &String::from_utf8_lossy(said.as_bytes()), &request.method));
+    }
+    // A body whose name is missing or no string is refused for that, not for its headers.
+    if let Some(name) = name_member(&request.method).and_then(|member| request.string_param(&[member]).ok()?) {
+        let said = optional(head, &headers::NAME)?.ok_or_else(|| missing(&headers::NAME))?;
+        if said != name.value {
+            return Err(differs(&headers::NAME, &said, &name.value));
+        }
+    }
+    params.map_or(Ok(()), |params| check_params(request, params, head))
+}
+
+/// The part of `check` that is about the `Mcp-Param-*` of the tool, for who learns later which tool it is.
+///
+/// # Errors
+/// As for `check`.
+pub fn check_params(request: &Request, params: &Params, head: &HeaderMap) -> Result<(), Mismatch> {
+    params.check(arguments(request).as_ref(), head)
+}
+
+fn arguments(request: &Request) -> Option<Object<'_>> {
+    Object::of(request.param(&["arguments"]).ok()??)
+}
+
+fn differs(name: &HeaderName, said: &str, body: &str) -> Mismatch {
+    let short = |text: &str| -> String { text.chars().filter(|c| !c.is_control()).take(120).collect() };
+    Mismatch(format!("{name} says '{}', the body '{}'", short(said), short(body)))
+}
+
+fn missing(name: &HeaderName) -> Mismatch {
+    Mismatch(format!("{name} is missing"))
+}
+
+/// The value of a header that may occur once.
+///
+/// # Errors
+/// Where it occurs more often.
+pub fn single<'a>(head: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Mismatch> {
+    let mut values = head.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (value, None) => Ok(value),
+        _ => Err(Mismatch(format!("{name} occurs more than once"))),
+    }
+}
+
+fn optional<'a>(head: &'a HeaderMap, name: &HeaderName) -> Result<Option<Cow<'a, str>>, Mismatch> {
+    let Some(value) = single(head, name)? else { return Ok(None) };
+    decode(value).map(Some).map_err(|why| Mismatch(format!("{name} {why}")))
+}
+
+/// The arguments of one tool that headers repeat.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params {
+    list: Vec<Param>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Param {
+    header: HeaderName,
+    /// Member names from `arguments` on.
+    path: Vec<String>,
+}
+
+impl Params {
+    /// Reads the annotations in an `inputSchema`.
+    ///
+    /// # Errors
+    /// With what is wrong with one of them. A client over HTTP may not use such a tool, nor list it ("Schema Extension").
+    pub fn of_schema(schema: &RawValue) -> Result<Params, String> {
+        let mut params = Params::default();
+        let text = schema.get().as_bytes();
+        // Most schemas have none. Escapes may hide one.
+        if memchr::memmem::find(text, ANNOTATION.as_bytes()).is_some() || memchr::memmem::find(text, b"\\u").is_some() {
+            params.walk(schema, Some(&mut Vec::new()), 0)?;
+        }
+        Ok(params)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Whether the header is one of these.
+    pub fn has(&self, header: &HeaderName) -> bool {
+        self.list.iter().any(|p| p.header == header)
+    }
+
+    /// Looks at one schema. `path`: of the argument that it describes; none where it describes none for certain.
+    fn walk(&mut self, schema: &RawValue, mut path: Option<&mut Vec<String>>, depth: usize) -> Result<(), String> {
+        if depth > DEPTH {
+            return Err(format!("its inputSchema is nested more than {DEPTH} levels deep"));
+        }
+        if let Some(list) = json::array(schema) {
+            return list.into_iter().try_for_each(|schema| self.walk(schema, None, depth + 1));
+        }
+        let Some(object) = Object::of(schema) else { return Ok(()) };
+        for (name, value) in object.members() {
+            match name {
+                ANNOTATION => {
+                    let path = path.as_deref().filter(|p| !p.is_empty());
+                    let path = path.ok_or_else(|| format!("`{ANNOTATION}` stands where no single argument is described"))?.clone();
+                    self.annotated(&object, value, path)?;
+                }
+                "properties" => {
+                    let Some(properties) = Object::of(value) else { continue };
+                    for (name, schema) in properties.members() {
+                        match &mut path {
+                            Some(path) => {
+                                path.push(name.to_owned());
+                                let walked = self.walk(schema, Some(&mut **path), depth + 1);
+                                path.pop();
+                                walked?;
+                            }
+                            None => self.walk(schema, None, depth + 1)?,
+                        }
+                    }
+                }
+                // Names of its own, each with a schema.
+                "$defs" | "definitions" | "patternProperties" | "dependentSchemas" => {
+                    let Some(schemas) = Object::of(value) else { continue };
+                    schemas.members().try_for_each(|(_, schema)| self.walk(schema, None, depth + 1))?;
+                }
+                // Values, not schemas.
+                "const" | "enum" | "default" | "example" | "examples" => {}
+                _ => self.walk(value, None, depth + 1)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn annotated(&mut self, schema: &Object<'_>, value: &RawValue, path: Vec<String>) -> Result<(), String> {
+        let name = json::string(value).ok_or_else(|| format!("an `{ANNOTATION}` is not a string"))?;
+        let shown: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
+        let token = !name.is_empty() && name.len() <= MAX_NAME && name.bytes().all(is_tchar);
+        let header = token.then(|| HeaderName::try_from(format!("{}{name}", headers::PARAM_PREFIX)).ok()).flatten();
+        let header = header.ok_or_else(|| format!("`{ANNOTATION}` {shown:?} is no name for a header"))?;
+        if !schema.get("type").ok().flatten().is_some_and(is_primitive) {
+            return Err(format!("`{ANNOTATION}` {shown:?} is on an argument that is not declared as a string, an integer or a boolean"));
+        }
+        if self.has(&header) {
+            return Err(format!("`{ANNOTATION}` {shown:?} occurs more than once"));
+        }
+        if self.list.len() >= MAX_PARAMS {
+            return Err(format!("more than {MAX_PARAMS} arguments have an `{ANNOTATION}`"));
+        }
+        self.list.push(Param { header, path });
+        Ok(())
+    }
+
+    fn write(&self, arguments: Option<&Object<'_>>, head: &mut HeaderMap) {
+        for param in &self.list {
+            match param.value(arguments).and_then(text) {
+                Some(text) => head.insert(&param.header, encode(&text)),
+                None => head.remove(&param.header),
+            };
+        }
+    }
+
+    fn check(&self, arguments: Option<&Object<'_>>, head: &HeaderMap) -> Result<(), Mismatch> {
+        for Param { header, .. } in &self.list {
+            let (said, value) = (optional(head, header)?, self.value_of(header, arguments));
+            match (said, value) {
+                (None, None) => {}
+                (Some(_), None) => return Err(Mismatch(format!("{header} is there, and the body has no such argument"))),
+                // What no header can repeat is for the tool to judge.
+                (None, Some(value)) if text(value).is_none() => {}
+                (None, Some(_)) => return Err(missing(header)),
+                (Some(said), Some(value)) if !says(&said, value) => return Err(differs(header, &said, value.get())),
+                (Some(_), Some(_)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn value_of<'a>(&self, header: &HeaderName, arguments: Option<&Object<'a>>) -> Option<&'a RawValue> {
+        self.list.iter().find(|p| p.header == header)?.value(arguments)
+    }
+}
+
+impl Param {
+    /// The argument, where there is one and it is not null. Of a member that occurs twice the last counts, as it does for most readers.
+    fn value<'a>(&self, arguments: Option<&Object<'a>>) -> Option<&'a RawValue> {
+        let last = |object: &Object<'a>, name: &str| object.members().filter(|(key, _)| *key == name).map(|(_, value)| value).last();
+        let (first, rest) = self.path.split_first()?;
+        let mut value = last(arguments?, first)?;
+        for name in rest {
+            value = last(&Object::of(value)?, name)?;
+        }
+        Some(value).filter(|value| !json::is_null(value))
+    }
+}
+
+/// RFC 9110, section 5.6.2.
+fn is_tchar(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// One of the types that a header can repeat; it may be null instead.
+fn is_primitive(of: &RawValue) -> bool {
+    let primitive = |name: &str| matches!(name, "string" | "integer" | "boolean");
+    if let Some(name) = json::string(of) {
+        return primitive(&name);
+    }
+    let names: Vec<_> = json::array(of).unwrap_or_default().into_iter().filter_map(json::string).filter(|name| name != "null").collect();
+    matches!(&names[..], [name] if primitive(name))
+}
+
+/// An argument as text: a string as it is, an integer in decimal digits, a boolean as its word.
+fn text(value: &RawValue) -> Option<Cow<'_, str>> {
+    match value.get().as_bytes().first()? {
+        b'"' => json::string(value),
+        b't' | b'f' => Some(Cow::Borrowed(value.get())),
+        b'-' | b'0'..=b'9' => {
+            let plain = Number::parse(value.get()).and_then(|n| n.integer());
+            Some(plain.map_or(Cow::Borrowed(value.get()), Cow::Owned))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a header says what the argument says. Numbers are compared as numbers.
+fn says(said: &str, value: &RawValue) -> bool {
+    if let Some(number) = Number::parse(value.get()) {
+        return Number::parse(said) == Some(number);
+    }
+    text(value).is_some_and(|text| text == said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Incoming;
+    use bytes::Bytes;
+
+    fn request(method: &str, params: &str) -> Request {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let Ok(Incoming::Request(request)) = Incoming::parse(Bytes::from(text)) else { panic!("{params}") };
+        request
+    }
+
+    fn params(properties: &str) -> Result<Params, String> {
+        let schema = format!(r#"{{"type":"object","properties":{properties}}}"#);
+        Params::of_schema(&RawValue::from_string(schema).unwrap())
+    }
+
+    fn head(lines: &[(&str, &str)]) -> HeaderMap {
+        let line = |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        lines.iter().map(line).collect()
+    }
+
+    #[test]
+    fn values_that_a_header_cannot_hold_are_put_between_markers() {
+        for (text, value) in [
+            ("us-west1", "us-west1"),
+            ("a b", "a b"),
+            ("", ""),
+            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
+            (" padded ", "=?base64?IHBhZGRlZCA=?="),
+            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
+            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
+            ("=?BASE64?x?=", "=?BASE64?x?="),
+            ("=?base64?", "=?base64?"),
+        ] {
+            assert_eq!(encode(text), value);
+            assert_eq!(decode(&encode(text)).unwrap(), text);
+        }
+        for bad in [&b"=?base64?SGVsbG8?="[..], b"=?base64?SGV%bG8=?=", b"=?base64?/w==?=", b"\xc3\xa4"] {
+            assert!(decode(&HeaderValue::from_bytes(bad).unwrap()).is_err(), "{bad:?}");
+        }
+        assert_eq!(decode(&HeaderValue::from_static("\t x \t")).unwrap(), "x");
+    }
+
+    #[test]
+    fn headers_repeat_the_body_and_replace_what_was_there() {
+        let tool = params(
+            r#"{"region":{"type":"string","x-mcp-header":"Region"},"o":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"},"f":{"type":["boolean","null"],"x-mcp-header":"F"}}},"q":{"type":"string"}}"#,
+        )
+        .unwrap();
+        let mut lines = head(&[("mcp-name", "old"), ("mcp-param-f", "old"), ("mcp-param-other", "kept")]);
+        let call = request("tools/call", r#"{"name":"tö","arguments":{"region":"eu","o":{"n":42.0,"f":null},"q":"s"}}"#);
+        write(&call, Some(&tool), &mut lines);
+        assert_eq!(
+            lines,
+            head(&[
+                ("mcp-method", "tools/call"),
+                ("mcp-name", "=?base64?dMO2?="),
+                ("mcp-param-region", "eu"),
+                ("mcp-param-n", "42"),
+                ("mcp-param-other", "kept")
+            ])
+        );
+        assert_eq!(check(&call, Some(&tool), &lines), Ok(()));
+        let mut lines = head(&[("mcp-name", "old")]);
+        write(&request("tools/list", "{}"), None, &mut lines);
+        assert_eq!(lines, head(&[("mcp-method", "tools/list")]));
+        write(&request("resources/read", r#"{"uri":"file:///a"}"#), None, &mut lines);
+        assert_eq!(lines["mcp-name"], "file:///a");
+        write(&request("tasks/get", r#"{"taskId":"t"}"#), None, &mut lines);
+        assert_eq!(lines["mcp-name"], "t");
+    }
+
+    #[test]
+    fn a_header_that_says_something_else_is_found() {
+        let tool = params(r#"{"s":{"type":"string","x-mcp-header":"S"},"n":{"type":"integer","x-mcp-header":"N"},"b":{"type":"boolean","x-mcp-header":"B"}}"#).unwrap();
+        let call = request("tools/call", r#"{"name":"t","arguments":{"s":"x","n":42,"b":true}}"#);
+        let with = |lines: &[(&str, &str)]| {
+            let mut all = head(&[
+                ("Mcp-Method", "tools/call"),
+                ("MCP-NAME", "t"),
+                ("mcp-param-s", "x"),
+                ("mcp-param-n", "42.0"),
+                ("mcp-param-b", "true"),
+            ]);
+            for (name, value) in head(lines) {
+                all.insert(name.unwrap(), value);
+            }
+            check(&call, Some(&tool), &all)
+        };
+        assert_eq!(with(&[]), Ok(()));
+        assert_eq!(with(&[("mcp-param-s", "=?base64?eA==?="), ("mcp-name", " t "), ("mcp-param-unknown", "=?base64?*?=")]), Ok(()));
+        for wrong in [
+            ("mcp-method", "Tools/call"),
+            ("mcp-method", "=?base64?dG9vbHMvY2FsbA==?="),
+            ("mcp-name", "T"),
+            ("mcp-name", "=?base64?dA=?="),
+            ("mcp-param-s", "=?BASE64?eA==?="),
+            ("mcp-param-s", "X"),
+            ("mcp-param-n", "43"),
+            ("mcp-param-n", "0x2a"),
+            ("mcp-param-b", "True"),
+        ] {
+            assert!(with(&[wrong]).is_err(), "{wrong:?}");
+        }
+        let all = head(&[("mcp-method", "tools/call"), ("mcp-name", "t")]);
+        assert_eq!(check(&call, Some(&tool), &all).unwrap_err().to_string(), "Header mismatch: mcp-param-s is missing");
+        let none = request("tools/call", r#"{"name":"t","arguments":{"s":null}}"#);
+        assert_eq!(check(&none, Some(&tool), &all), Ok(()));
+        let mut twice = all.clone();
+        twice.append("mcp-name", HeaderValue::from_static("t"));
+        assert!(check(&none, Some(&tool), &twice).is_err());
+        assert!(check(&none, None, &head(&[("mcp-method", "tools/call")])).is_err());
+        assert_eq!(check(&request("tools/list", "{}"), None, &head(&[("mcp-method", "tools/list")])), Ok(()));
+    }
+
+    #[test]
+    fn annotations_that_no_client_may_follow_are_refused() {
+        for good in [
+            r#"{"x-mcp-header":{"type":"string"}}"#,
+            r#"{"a":{"type":"string","default":{"x-mcp-header":1},"enum":[{"x-mcp-header":1}]}}"#,
+            r#"{"a":{"type":"integer","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"B"}}"#,
+        ] {
+            assert!(params(good).is_ok(), "{good}");
+        }
+        for bad in [
+            r#"{"a":{"type":"number","x-mcp-header":"A"}}"#,
+            r#"{"a":{"type":"object","x-mcp-header":"A"}}"#,
+            r#"{"a":{"type":["string","integer"],"x-mcp-header":"A"}}"#,
+            r#"{"a":{"x-mcp-header":"A"}}"#,
+            r#"{"a":{"type":"string","x-mcp-header":""}}"#,
+            r#"{"a":{"type":"string","x-mcp-header":"A B"}}"#,
+            r#"{"a":{"type":"string","x-mcp-header":"A:"}}"#,
+            r#"{"a":{"type":"string","x-mcp-header":"ä"}}"#,
+            r#"{"a":{"type":"string","x-mcp-header":"A\r\nB"}}"#,
+            r#"{"a":{"type":"string","x-mcp-header":7}}"#,
+            r#"{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}"#,
+            r#"{"a":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}}"#,
+            r#"{"a":{"type":"array","items":{"properties":{"b":{"type":"string","x-mcp-he\u0061der":"A"}}}}}"#,
+            r#"{"a":{"oneOf":[{"type":"string","x-mcp-header":"A"}]}}"#,
+            r#"{"a":{"$defs":{"d":{"type":"string","x-mcp-header":"A"}}}}"#,
+        ] {
+            assert!(params(bad).is_err(), "{bad}");
+        }
+        let root = RawValue::from_string(r#"{"type":"string","x-mcp-header":"A"}"#.to_owned()).unwrap();
+        assert!(Params::of_schema(&root).is_err());
+        let deep = format!(r#"{{"a":{}"x-mcp-header"{}}}"#, "[".repeat(100), "]".repeat(100));
+        assert!(params(&deep).is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! The `subscriptions/listen` streams of a client of 2026-07-28 (2026-07-28 patterns/subscriptions): which there are, and what each wants.
+//!
+//! Knows nothing of backends: `gateway` tells it what happened and puts the messages on the streams that it names.
+
+use super::lock;
+use super::streams::StreamId;
+use bytes::Bytes;
+use std::sync::Mutex;
+
+/// Streams of this kind that one chamber may have open at once.
+pub const LISTENS: usize = 64;
+
+/// What can be told on such a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Topic {
+    Tools,
+    Prompts,
+    Resources,
+    /// The resource with this public URI.
+    Updated(String),
+    /// The task with this public id.
+    Task(String),
+}
+
+/// What a client wants to be told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub tools: bool,
+    pub prompts: bool,
+    pub resources: bool,
+    /// Public URIs.
+    pub uris: Vec<String>,
+    /// Public ids.
+    pub tasks: Vec<String>,
+}
+
+/// One open stream.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    pub stream: StreamId,
+    /// JSON text of the id of its request, which goes with everything on it.
+    pub id: Bytes,
+    pub wanted: Wanted,
+}
+
+#[derive(Debug, Default)]
+pub struct Listeners(Mutex<Vec<Listener>>);
+
+impl Wanted {
+    fn wants(&self, topic: &Topic) -> bool {
+        match topic {
+            Topic::Tools => self.tools,
+            Topic::Prompts => self.prompts,
+            Topic::Resources => self.resources,
+            Topic::Updated(uri) => self.uris.contains(uri),
+            Topic::Task(id) => self.tasks.contains(id),
+        }
+    }
+}
+
+impl Listeners {
+    /// False where there are [`LISTENS`] already.
+    pub fn add(&self, listener: Listener) -> bool {
+        let mut all = lock(&self.0);
+        let room = all.len() < LISTENS;
+        if room {
+            all.push(listener);
+        }
+        room
+    }
+
+    pub fn remove(&self, stream: StreamId) -> Option<Listener> {
+        let mut all = lock(&self.0);
+        let at = all.iter().position(|l| l.stream == stream)?;
+        Some(all.swap_remove(at))
+    }
+
+    /// Takes all.
+    pub fn take(&self) -> Vec<Listener> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+
+    /// The streams that want this, each with the id of its request.
+    pub fn of(&self, topic: &Topic) -> Vec<(StreamId, Bytes)> {
+        lock(&self.0).iter().filter(|l| l.wanted.wants(topic)).map(|l| (l.stream, l.id.clone())).collect()
+    }
+
+    pub fn want(&self, topic: &Topic) -> bool {
+        lock(&self.0).iter().any(|l| l.wanted.wants(topic))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stream_gets_what_it_wants_and_there_are_so_many() {
+        let listeners = Listeners::default();
+        let one = |stream, wanted| Listener { stream, id: Bytes::from_static(b"1"), wanted };
+        assert!(listeners.add(one(1, Wanted { tools: true, ..Wanted::default() })));
+        assert!(listeners.add(one(2, Wanted { uris: vec!["a".into()], ..Wanted::default() })));
+        assert_eq!(listeners.of(&Topic::Tools).len(), 1);
+        assert_eq!(listeners.of(&Topic::Updated("a".into()))[0].0, 2);
+        assert!(!listeners.want(&Topic::Updated("b".into())) && !listeners.want(&Topic::Prompts));
+        for stream in 3.. {
+            if !listeners.add(one(stream, Wanted::default())) {
+                assert_eq!(stream as usize, LISTENS + 1);
+                break;
+            }
+        }
+        assert!(listeners.remove(1).is_some() && listeners.remove(1).is_none());
+        assert!(listeners.of(&Topic::Tools).is_empty());
+    }
+}
