@@ -113,7 +113,8 @@ async fn log_messages_outside_of_a_call_reach_nobody() {
     let caller = client.clone();
     let call = tokio::spawn(async move { caller.request("tools/call", params).meta(LEVEL, json!("debug")).answer().await });
     backend.saw("tools/call", 2).await;
-    let push = backend.push(&session, &raw::notification("notifications/message", r#"{"level":"error","data":"stray"}"#));
+    let stray = raw::notification("notifications/message", r#"{"level":"error","data":"stray"}"#);
+    let push = backend.push(&session, &stray);
     // A gateway that holds no stream of its own there hears nothing, which is as good.
     let _ = tokio::time::timeout(QUIET, push).await;
     let answer = call.await.expect("no panic");

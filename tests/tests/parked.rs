@@ -380,7 +380,8 @@ async fn a_state_serves_once() {
     refused(&parked.complete(&client, &accept(2)).await);
     // Both at the same time: one of them is answered, whichever.
     let parked = park(&client, json!({})).await;
-    let (one, two) = tokio::join!(parked.complete(&client, &accept(1)), parked.complete(&client, &accept(2)));
+    let (given, also) = (accept(1), accept(2));
+    let (one, two) = tokio::join!(parked.complete(&client, &given), parked.complete(&client, &also));
     let (done, not): (Vec<_>, Vec<_>) = [one, two].into_iter().partition(|answer| answer.message().result.is_some());
     assert_eq!((done.len(), not.len()), (1, 1), "{done:?} {not:?}");
     refused(&not[0]);
