@@ -10,7 +10,7 @@
 
 use super::backoff::Backoff;
 use super::error::BackendError;
-use super::http::link::{HttpLink, Refusal};
+use super::http::link::Refusal;
 use super::inner::{DEMAND, Inner, Phase, lock};
 use super::link::{Link, Wiring};
 use super::restore;
@@ -125,7 +125,7 @@ async fn attempt(inner: &Arc<Inner>, epoch: u64, transport: &mut Option<HttpTran
     }
 }
 
-/// `initialize` over whatever the backend speaks, within the time for it.
+/// The handshake over whatever the backend speaks, within the time for it.
 async fn open(inner: &Arc<Inner>, epoch: u64, found: &mut Option<HttpTransport>) -> Result<Link, BackendError> {
     let limit = match &inner.backend.target {
         Target::Http { .. } => inner.backend.timeouts.initialize,
@@ -133,7 +133,7 @@ async fn open(inner: &Arc<Inner>, epoch: u64, found: &mut Option<HttpTransport>)
     };
     let opening = async {
         let Target::Http { uri, transport, headers } = &inner.backend.target else { return stdio::open(inner, epoch).await };
-        let streamable = || HttpLink::open(inner, HttpLink::new(uri.clone(), headers), epoch);
+        let streamable = || modern::reach::open(inner, uri, headers, epoch);
         let sse = || pipe::sse::open(inner, uri, headers, epoch);
         match found.unwrap_or(*transport) {
             HttpTransport::StreamableHttp => streamable().await.map_err(|refusal| refusal.error),
@@ -150,7 +150,7 @@ async fn open(inner: &Arc<Inner>, epoch: u64, found: &mut Option<HttpTransport>)
                     *found = Some(HttpTransport::StreamableHttp);
                     Ok(link)
                 }
-                Err(Refusal { error, status }) if may_be_older(status) => match sse().await {
+                Err(Refusal { error, status, .. }) if may_be_older(status) => match sse().await {
                     Ok(link) => {
                         *found = Some(HttpTransport::Sse);
                         Ok(link)

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 /// The `initialize` request: this client's own capabilities and name, as they are.
 pub fn initialize(hello: &Hello, id: u64) -> Wire {
+    // A client that would not begin so itself has the newest revision that does.
+    let version = if hello.version.is_modern() { Version::LATEST } else { hello.version };
     let mut out = Wire::from(format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"{}\",\"capabilities\":",
-        hello.version
+        version
     ));
     out.push(hello.capabilities.clone());
     out.push(Bytes::from_static(b",\"clientInfo\":"));

@@ -192,6 +192,18 @@ impl Inner {
         let _ = phase.wait_for(|p| !matches!(p, Phase::Up(link) if link.epoch == epoch)).await;
     }
 
+    /// Waits until there is, or is to be, another connection than `epoch`, which may not be the present one yet.
+    pub async fn superseded(&self, epoch: u64) {
+        let mut phase = self.phase.subscribe();
+        let over = phase.wait_for(|p| match p {
+            Phase::Connecting => false,
+            Phase::Up(link) => link.epoch > epoch,
+            Phase::Renewing(link) => link.epoch >= epoch,
+            Phase::Down { .. } | Phase::Closed => true,
+        });
+        let _ = over.await;
+    }
+
     /// The backend does not know the session of `epoch` any more.
     pub fn lost(&self, epoch: u64) {
         self.lost_epoch.fetch_max(epoch, Ordering::AcqRel);

@@ -24,7 +24,7 @@ pub enum Wiring {
 }
 
 impl Link {
-    /// Waits for the end of the connection and answers why. HTTP has no connection that could end.
+    /// Waits for the end of the connection and answers why. HTTP has no connection that could end; see `Inner::superseded`.
     pub async fn ended(&self) -> Arc<str> {
         match &self.wiring {
             Wiring::Http(_) => std::future::pending().await,
@@ -43,6 +43,8 @@ impl Link {
     /// A notification, or an answer to a request of the server.
     pub async fn send(&self, inner: &Arc<Inner>, message: &Wire) -> Result<(), BackendError> {
         match &self.wiring {
+            // It takes no message but requests (2026-07-28 transports/streamable-http, "Sending Messages").
+            Wiring::Http(_) if self.hello.version.is_modern() => Ok(()),
             Wiring::Http(http) => http.send(inner, message).await,
             Wiring::Pipe(pipe) => pipe.send(inner, message.clone()).await,
         }

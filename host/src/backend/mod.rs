@@ -11,6 +11,7 @@ mod error;
 mod handshake;
 mod http;
 mod inner;
+mod known;
 mod link;
 mod modern;
 mod pipe;
@@ -25,6 +26,7 @@ mod waits;
 pub use call::Call;
 pub use error::{BackendError, Fate};
 pub use http::HttpClient;
+pub use known::{Era, Eras, Known};
 pub use target::{Backend, HttpTransport, Limits, Target, Timeouts};
 pub use upstream::Upstream;
 
@@ -46,6 +48,13 @@ pub struct Hello {
     pub client_info: Bytes,
     /// A short hash that stands for the session in logs.
     pub session_tag: Arc<str>,
+}
+
+impl Hello {
+    /// The era of the client.
+    fn era(&self) -> known::Era {
+        if self.modern { known::Era::Modern } else { known::Era::Legacy }
+    }
 }
 
 /// What a server said of itself.

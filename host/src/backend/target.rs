@@ -3,6 +3,7 @@
 //! Built once per backend and shared by all sessions; holds nothing that belongs to a session.
 
 use super::http::HttpClient;
+use super::known::Known;
 use http::{HeaderMap, Uri};
 use std::ffi::OsString;
 use std::fmt;
@@ -19,6 +20,8 @@ pub struct Backend {
     pub limits: Limits,
     /// The client of the process; all backends share one pool.
     pub http: HttpClient,
+    /// What its sessions have found out about it.
+    pub known: Known,
 }
 
 /// Where a backend is.

@@ -86,6 +86,7 @@ fn describe(config: &Config, backend: &crate::config::Backend, client: &HttpClie
         timeouts,
         limits: backend::Limits { message: config.limits.message },
         http: client.clone(),
+        known: backend::Known::default(),
     })
 }
 

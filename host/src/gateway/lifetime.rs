@@ -30,6 +30,7 @@ impl Gateway {
         }
         if session.version().is_modern() {
             self.forget_chamber(session);
+            self.end_listens(session);
         }
         self.metrics.sessions_total.inc(why);
         tracing::info!(session = %session.tag(), principal = %session.key().principal.name(), why = ?why, "session closed");

@@ -46,6 +46,31 @@ pub fn splice_object(raw: &Bytes, at: Range<usize>, object: &Object<'_>, out: im
     }
 }
 
+/// Takes the elements that `out` names out of an array whose elements stand at `places`.
+pub fn drop_elements(places: &[Range<usize>], out: impl Fn(usize) -> bool, edits: &mut Edits) {
+    let Some(first) = places.first() else { return };
+    let (mut kept, mut before, mut lead) = (false, first.start, first.start);
+    for (index, place) in places.iter().enumerate() {
+        match (out(index), kept) {
+            // With the comma in front of it.
+            (true, true) => {
+                edits.replace(before..place.end, Bytes::new());
+            }
+            (true, false) => lead = place.end,
+            (false, true) => {}
+            (false, false) => {
+                kept = true;
+                // With the comma behind it.
+                lead = place.start;
+            }
+        }
+        before = place.end;
+    }
+    if lead > first.start {
+        edits.replace(first.start..lead, Bytes::new());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +97,27 @@ mod tests {
         ] {
             assert_eq!(spliced(text, ""), want, "{text}");
         }
+    }
+
+    #[test]
+    fn elements_go_with_one_comma_each() {
+        let raw = Bytes::from_static(b"[ 10 , 20, 30 ]");
+        let places = [2..4, 7..9, 11..13];
+        for (out, want) in [
+            (&[0][..], "[ 20, 30 ]"),
+            (&[1], "[ 10 , 30 ]"),
+            (&[2], "[ 10 , 20 ]"),
+            (&[0, 1], "[ 30 ]"),
+            (&[0, 2], "[ 20 ]"),
+            (&[1, 2], "[ 10 ]"),
+            (&[0, 1, 2], "[  ]"),
+            (&[], "[ 10 , 20, 30 ]"),
+        ] {
+            let mut edits = Edits::new();
+            drop_elements(&places, |index| out.contains(&index), &mut edits);
+            assert_eq!(edits.apply(&raw).into_bytes(), want, "{out:?}");
+        }
+        drop_elements(&[], |_| true, &mut Edits::new());
     }
 
     #[test]

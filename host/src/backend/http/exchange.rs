@@ -9,8 +9,9 @@ use crate::admission::Room;
 use crate::backend::call::Slot;
 use crate::backend::error::BackendError;
 use crate::backend::inner::Inner;
+use crate::backend::known::Era;
 use crate::backend::link::{Link, Wiring};
-use crate::protocol::{Response, Wire};
+use crate::protocol::{Response, Wire, codes};
 use http::{Response as HttpResponse, StatusCode};
 use hyper::body::Incoming as Body;
 use std::sync::Arc;
@@ -35,22 +36,35 @@ pub async fn run(
     let mut repeated = false;
     loop {
         let Wiring::Http(http) = &link.wiring else { return Err(inner.unavailable("it has changed its transport; try again", None)) };
+        if link.hello.version.is_modern() {
+            return Err(inner.unavailable("it speaks another revision now; try again", None));
+        }
         slot.set_sent(true);
         let response = http.post(&inner, &message).await?;
-        match http.head(&inner, id, response).await {
+        let status = response.status();
+        let lost = match http.head(&inner, id, response).await {
             Head::Open(response) => return read(&inner, http, response, id, &slot, room).await,
+            // In its place there is a server of 2026-07-28, which refuses it so before it runs anything.
+            Head::Answer(response) if status == StatusCode::BAD_REQUEST && is_of_the_other_era(&response) => {
+                inner.backend.known.doubt(Era::Legacy)
+            }
             Head::Answer(response) => return Ok(response),
             Head::Refused(error) => return Err(error),
             // Refused, so not run: it may be sent once more, in the new session.
-            Head::SessionLost if !repeated => {
-                repeated = true;
-                slot.set_sent(false);
-                let renewed = inner.renew(link.epoch).await?;
-                link = renewed;
-            }
-            Head::SessionLost => return Err(inner.status(StatusCode::NOT_FOUND, None)),
+            Head::SessionLost => true,
+        };
+        if !lost || repeated {
+            return Err(inner.status(status, None));
         }
+        repeated = true;
+        slot.set_sent(false);
+        let renewed = inner.renew(link.epoch).await?;
+        link = renewed;
     }
+}
+
+fn is_of_the_other_era(answer: &Response) -> bool {
+    matches!(answer.error_code(), Some(codes::HEADER_MISMATCH | codes::UNSUPPORTED_VERSION))
 }
 
 async fn read(

@@ -1,4 +1,5 @@
-//! One initialised session with a streamable HTTP backend: its headers, and the requests that are answered at once.
+//! One initialised session with a streamable HTTP backend: its headers, and the requests that are answered at once. A server of 2026-07-28 has
+//! no session; what is sent to it beyond its headers is in `modern`.
 //!
 //! Exactly one of each header goes out: the configured ones, overruled by those of the transport; nothing of the client's.
 
@@ -10,10 +11,11 @@ use crate::backend::error::BackendError;
 use crate::backend::handshake;
 use crate::backend::inner::Inner;
 use crate::backend::link::{Link, Wiring};
-use crate::protocol::{Incoming, Response, Wire, headers, json, method};
+use crate::backend::modern::era::may_be_modern;
+use crate::protocol::{Incoming, Response, Version, Wire, headers, json, method};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT};
-use http::{HeaderMap, HeaderValue, Method, Response as HttpResponse, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response as HttpResponse, StatusCode, Uri};
 use hyper::body::Incoming as Body;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,11 +45,13 @@ pub struct Refusal {
     pub error: BackendError,
     /// The status with which initialize itself was refused.
     pub status: Option<StatusCode>,
+    /// It was refused as by a server that has no initialize (2026-07-28).
+    pub other_era: bool,
 }
 
 impl From<BackendError> for Refusal {
     fn from(error: BackendError) -> Self {
-        Refusal { error, status: None }
+        Refusal { error, status: None, other_era: false }
     }
 }
 
@@ -87,13 +91,14 @@ impl HttpLink {
         let response = link.post(inner, &handshake::initialize(&inner.hello, id)).await?;
         let session = response.headers().get(headers::SESSION_ID).cloned();
         let status = response.status();
-        let refused = |error| Err(Refusal { error, status: (!status.is_success()).then_some(status) });
+        let refused = |error, other_era| Err(Refusal { error, status: (!status.is_success()).then_some(status), other_era });
         let response = match link.head(inner, id, response).await {
             Head::Open(response) => response,
-            Head::Refused(error) => return refused(error),
-            Head::SessionLost => return refused(inner.status(StatusCode::NOT_FOUND, None)),
+            Head::Refused(error) => return refused(error, false),
+            Head::SessionLost => return refused(inner.status(StatusCode::NOT_FOUND, None), false),
             Head::Answer(response) => {
-                return refused(handshake::read(&inner.backend.name, &response).err().unwrap_or_else(|| inner.broke("it gave no result")));
+                let error = handshake::read(&inner.backend.name, &response).err().unwrap_or_else(|| inner.broke("it gave no result"));
+                return refused(error, may_be_modern(&response));
             }
         };
         if let Some(mut session) = session {
@@ -103,20 +108,21 @@ impl HttpLink {
         }
         match link.finish(inner, id, response).await {
             Ok(hello) => Ok(Link { epoch, hello: Arc::new(hello), wiring: Wiring::Http(link) }),
-            Err(error) => {
+            Err(refusal) => {
                 let shared = inner.clone();
                 inner.spawn(async move {
                     let _ = tokio::time::timeout(GIVE_UP, link.delete(&shared)).await;
                 });
-                Err(error.into())
+                Err(refusal)
             }
         }
     }
 
     /// The rest of the handshake, in the session that there is by now.
-    async fn finish(&mut self, inner: &Arc<Inner>, id: u64, response: HttpResponse<Body>) -> Result<ServerHello, BackendError> {
+    async fn finish(&mut self, inner: &Arc<Inner>, id: u64, response: HttpResponse<Body>) -> Result<ServerHello, Refusal> {
         let answer = self.read_answer(inner, id, response, &Sink::Inbox).await?;
-        let hello = handshake::read(&inner.backend.name, &answer)?;
+        let refused = |error| Refusal { error, status: None, other_era: may_be_modern(&answer) };
+        let hello = handshake::read(&inner.backend.name, &answer).map_err(refused)?;
         if hello.version.has_version_header() {
             self.post.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(hello.version.as_str()));
         }
@@ -130,9 +136,31 @@ impl HttpLink {
         Ok(hello)
     }
 
+    /// The same for requests of 2026-07-28, each of which adds the headers that repeat its own body.
+    pub fn modern(mut self) -> HttpLink {
+        let repeating =
+            |name: &HeaderName| *name == headers::METHOD || *name == headers::NAME || name.as_str().starts_with(headers::PARAM_PREFIX);
+        let configured: Vec<HeaderName> = self.post.keys().filter(|name| repeating(name)).cloned().collect();
+        for name in configured {
+            self.post.remove(name);
+        }
+        self.post.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(Version::V2026_07_28.as_str()));
+        self
+    }
+
+    /// What goes with every POST.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.post
+    }
+
     /// POSTs a message and waits for the head of the response.
     pub async fn post(&self, inner: &Arc<Inner>, message: &Wire) -> Result<HttpResponse<Body>, BackendError> {
-        inner.backend.http.send(Method::POST, &self.uri, &self.post, message).await.map_err(|e| inner.unsent(e))
+        self.post_with(inner, &self.post, message).await
+    }
+
+    /// As `post`, with other headers.
+    pub async fn post_with(&self, inner: &Arc<Inner>, head: &HeaderMap, message: &Wire) -> Result<HttpResponse<Body>, BackendError> {
+        inner.backend.http.send(Method::POST, &self.uri, head, message).await.map_err(|e| inner.unsent(e))
     }
 
     /// Opens the GET stream, or resumes a stream after an event.

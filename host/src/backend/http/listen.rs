@@ -44,6 +44,11 @@ pub async fn run(inner: Arc<Inner>) {
             inner.until_not(link.epoch).await;
             continue;
         };
+        if link.hello.version.is_modern() {
+            // What it has to say comes over its own subscription.
+            inner.until_not(link.epoch).await;
+            continue;
+        }
         let attempt = async {
             let response = match http.get(&inner, cursor.last_id.as_deref()).await {
                 Ok(response) => response,

@@ -1,6 +1,7 @@
 //! The client's request as a modern server gets it: its own bytes, with this client's metadata spliced into `params._meta`
 //! (2026-07-28 basic/index, "_meta") and, from the second round on, the answers to the server's questions.
 
+use crate::admission::Room;
 use crate::backend::{Hello, Outbound};
 use crate::protocol::json::{self, Object};
 use crate::protocol::members::splice;
@@ -85,6 +86,21 @@ impl Ask {
     /// JSON text of the log level that the request itself wants.
     pub fn level(&self) -> Option<&str> {
         self.out.level.as_ref().and_then(|l| std::str::from_utf8(l).ok())
+    }
+
+    /// Where its answers get their room from.
+    pub fn room(&self) -> Option<&Room> {
+        self.out.room.as_ref()
+    }
+
+    /// The message for an older server, under `id`, which is also its progress token.
+    pub fn older(&self, id: u64) -> Wire {
+        let mut edits = self.out.edits.clone();
+        without_meta(&self.out.request, &mut edits);
+        if let Some(at) = &self.out.progress_token_at {
+            edits.replace(at.clone(), id.to_string());
+        }
+        self.out.request.rewritten(&RequestId::number(id), edits)
     }
 
     /// The message under `id`, which is also its progress token.

@@ -1,29 +1,46 @@
-//! Which era a server is of, found out on a pipe: `initialize` first, since the client is of that era and a server of both is then
-//! spoken to in the client's; where it is refused, `server/discover` (2026-07-28 versioning, server/discover).
+//! Which era a server is of, found out on a pipe (`reach` has the same for HTTP). It is asked in the era of the client first, so that a server
+//! of both needs no bridge, and in the other where that is refused (2026-07-28 versioning, server/discover).
 
 use crate::backend::error::BackendError;
 use crate::backend::inner::Inner;
+use crate::backend::known::Era;
 use crate::backend::pipe::Pipe;
 use crate::backend::{ServerHello, handshake};
 use crate::protocol::json::{self, Object};
 use crate::protocol::{Response, Version, Wire, codes, meta, method};
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// A server that has said nothing to `server/discover` by then is taken for an older one. One that only starts slowly is asked again when
+/// it refuses `initialize`.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Shakes hands on a fresh pipe. The caller bounds the time.
 pub async fn shake(inner: &Arc<Inner>, pipe: &Arc<Pipe>) -> Result<ServerHello, BackendError> {
+    let known = &inner.backend.known;
+    if known.eras().first(inner.hello.era()) == Era::Modern && inner.hello.modern {
+        match tokio::time::timeout(SILENCE, found(inner, pipe)).await {
+            Ok(Ok(hello)) => return Ok(hello),
+            Ok(Err(Refused::Failed(error))) => {
+                // Some servers end when something comes before `initialize`: the next attempt begins with that.
+                known.found(Era::Modern, false);
+                return Err(error);
+            }
+            Ok(Err(Refused::NotModern(_))) | Err(_) => known.found(Era::Modern, false),
+        }
+    }
     let id = inner.next_id();
     let answer = pipe.request(inner, id, handshake::initialize(&inner.hello, id)).await?;
     if !may_be_modern(&answer) {
         let hello = handshake::read(&inner.backend.name, &answer)?;
         pipe.send(inner, handshake::initialized()).await?;
+        known.found(Era::Legacy, true);
         return Ok(hello);
     }
-    let id = inner.next_id();
-    let found = read(inner, &pipe.request(inner, id, discover(inner, id)).await?);
-    match found {
+    match found(inner, pipe).await {
         Ok(hello) => {
-            pipe.set_modern();
+            known.found(Era::Legacy, false);
             Ok(hello)
         }
         Err(Refused::NotModern(why)) => {
@@ -32,6 +49,16 @@ pub async fn shake(inner: &Arc<Inner>, pipe: &Arc<Pipe>) -> Result<ServerHello, 
         }
         Err(Refused::Failed(error)) => Err(error),
     }
+}
+
+/// Asks with `server/discover`.
+async fn found(inner: &Arc<Inner>, pipe: &Arc<Pipe>) -> Result<ServerHello, Refused> {
+    let id = inner.next_id();
+    let answer = pipe.request(inner, id, discover(inner, id)).await.map_err(Refused::Failed)?;
+    let hello = read(inner, &answer)?;
+    pipe.set_modern();
+    inner.backend.known.found(Era::Modern, true);
+    Ok(hello)
 }
 
 /// Whether this answer to `initialize` may come from a server that does not have it.
@@ -66,6 +93,12 @@ pub enum Refused {
     Failed(BackendError),
 }
 
+/// A server that names the revisions which it speaks, and not this one. An older one among them is spoken to with `initialize`.
+fn others(inner: &Inner, supported: &[String]) -> Refused {
+    let error = inner.unavailable(format!("it speaks only these revisions: {}", supported.join(", ")), None);
+    if supported.iter().any(|v| Version::parse(v).is_some()) { Refused::NotModern(error) } else { Refused::Failed(error) }
+}
+
 /// Reads the answer to `server/discover`.
 pub fn read(inner: &Inner, answer: &Response) -> Result<ServerHello, Refused> {
     let failed = |reason: &str| Refused::Failed(inner.broke(reason));
@@ -79,17 +112,14 @@ pub fn read(inner: &Inner, answer: &Response) -> Result<ServerHello, Refused> {
         let text = super::answer::error_text(&object);
         let data = object.only("data").and_then(Object::of);
         return Err(match answer.error_code() {
-            Some(codes::UNSUPPORTED_VERSION) => {
-                let supported = data.map(|d| versions(&d, "supported")).unwrap_or_default().join(", ");
-                Refused::Failed(inner.unavailable(format!("it speaks only these revisions: {supported}"), None))
-            }
+            Some(codes::UNSUPPORTED_VERSION) => others(inner, &data.map(|d| versions(&d, "supported")).unwrap_or_default()),
             Some(codes::MISSING_CAPABILITY) => Refused::Failed(inner.unavailable(format!("it refused server/discover with {text}"), None)),
             _ => Refused::NotModern(inner.unavailable(format!("it refused server/discover with {text}"), None)),
         });
     }
     let supported = versions(&object, "supportedVersions");
     if !supported.iter().any(|v| v == Version::V2026_07_28.as_str()) {
-        return Err(Refused::Failed(inner.unavailable(format!("it speaks only these revisions: {}", supported.join(", ")), None)));
+        return Err(others(inner, &supported));
     }
     let text = |value: Option<&serde_json::value::RawValue>| {
         value.filter(|v| json::is_object(v)).map(|v| Bytes::copy_from_slice(v.get().as_bytes()))

@@ -4,6 +4,8 @@
 //! Opened with the connection, opened anew when the subscriptions change (the old one is let go when the new one is acknowledged, so that
 //! nothing is missed) and, with growing pauses, when the server ends it. What it brings leaves as the notifications of older revisions.
 
+use super::flight::{self, Stopped};
+use super::post::Posting;
 use super::pushed::{LISTS, filter, flag, honoured, untagged};
 use crate::backend::backoff::Backoff;
 use crate::backend::inner::{Inner, lock};
@@ -14,6 +16,7 @@ use crate::protocol::json::Object;
 use crate::protocol::{Incoming, Wire, codes, method};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use http::HeaderMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,6 +129,7 @@ pub async fn run(inner: Arc<Inner>, link: Arc<Link>) {
     tokio::select! {
         () = keep_open(&inner, &link) => {}
         _ = link.ended() => {}
+        () = inner.superseded(link.epoch) => {}
         () = inner.stop.cancelled() => {}
     }
 }
@@ -298,6 +302,8 @@ impl<'a> Keeper<'a> {
 
 /// While no stream was open, a change may have gone by.
 async fn lists_may_differ(inner: &Inner, link: &Link) {
+    inner.modern().lists.clear();
+    inner.backend.known.lists().clear();
     for (capability, _, name) in LISTS {
         if flag(&link.hello.capabilities, capability, "listChanged")
             && let Ok(Incoming::Notification(note)) = Incoming::parse(codes::notification(name, None).into_bytes())
@@ -321,13 +327,19 @@ type Acks = mpsc::Sender<(u64, Option<BTreeSet<String>>)>;
 async fn stream(inner: &Arc<Inner>, link: &Arc<Link>, id: u64, message: Wire, stop: CancellationToken, acks: Acks) -> (u64, End) {
     let reading = async {
         let refused = |why: String, never| End::Refused { why: why.into(), never };
-        let Wiring::Pipe(pipe) = &link.wiring else { return refused("2026-07-28 over HTTP is not spoken".into(), true) };
-        let mut registered = match pipe.call(inner, id, message, false).await {
-            Ok(registered) => registered,
-            Err(error) => return refused(error.to_string(), false),
+        // On a pipe there is one room for all that comes out of it.
+        let room = inner.room.clone().filter(|_| matches!(link.wiring, Wiring::Http(_)));
+        let posting = Posting { id, message: message.into_bytes(), extra: &HeaderMap::new(), room };
+        let mut flight = match flight::send(inner, link, posting, false).await {
+            Ok(flight) => flight,
+            Err(Stopped::Failed(error)) => return refused(error.to_string(), false),
+            Err(Stopped::OtherEra(error)) => {
+                inner.lost(link.epoch);
+                return refused(error.to_string(), false);
+            }
         };
         loop {
-            match std::future::poll_fn(|cx| registered.poll(cx, inner)).await {
+            match flight.next(inner).await {
                 CallEvent::Answer(answer) if answer.ok => return End::Closed,
                 CallEvent::Answer(answer) => {
                     let body = answer.body();
@@ -345,12 +357,19 @@ async fn stream(inner: &Arc<Inner>, link: &Arc<Link>, id: u64, message: Wire, st
                     // Some servers end a stream so, others with a result (patterns/cancellation, patterns/subscriptions).
                     method::CANCELLED => return End::Closed,
                     _ => match untagged(&note) {
-                        Some(note) => inner.tell(FromServer::Notification(note)).await,
+                        Some(note) => {
+                            // Before anybody can ask for them anew.
+                            inner.modern().lists.changed(&note.method);
+                            inner.backend.known.lists().changed(&note.method);
+                            inner.tell(FromServer::Notification(note)).await;
+                        }
                         None => inner.noise("a notification of a subscription could not be read"),
                     },
                 },
                 CallEvent::Request(_) | CallEvent::Progress { .. } => {}
             }
+            // Whoever waits for room behind this stream is not to wait for its next message.
+            flight.release();
         }
     };
     (id, stop.run_until_cancelled(reading).await.unwrap_or(End::Stopped))

@@ -6,14 +6,20 @@
 
 mod answer;
 mod ask;
+pub mod cache;
 pub mod era;
+mod flight;
 mod inputs;
 pub mod listen;
+mod post;
 pub mod pushed;
+pub mod reach;
 mod rounds;
+mod tools;
 
 use super::call::{Call, Slot, Start, Way};
 use super::error::BackendError;
+use super::http::exchange;
 use super::inner::{Inner, lock};
 use super::link::Link;
 use super::restore::Memo;
@@ -22,11 +28,17 @@ use crate::protocol::{Incoming, RequestId, Response, codes, method};
 use ask::Ask;
 pub use ask::{Meta, without_meta};
 use bytes::Bytes;
+use cache::Cache;
+use flight::Stopped;
 pub use inputs::Inputs;
 use listen::Wishes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
+use tools::Tools;
+
+/// Entries and bytes of the lists that are kept for one session and backend.
+const OWN: (usize, usize) = (32, 256 << 10);
 
 /// What an upstream keeps for a modern server; outlives connections.
 #[derive(Debug)]
@@ -34,11 +46,20 @@ pub struct Modern {
     pub meta: Meta,
     pub inputs: Inputs,
     pub wishes: Wishes,
+    pub tools: Tools,
+    /// Lists that are for this session alone.
+    pub lists: Cache,
 }
 
 impl Modern {
     pub fn new(hello: &Hello) -> Modern {
-        Modern { meta: Meta::new(hello), inputs: Inputs::default(), wishes: Wishes::default() }
+        Modern {
+            meta: Meta::new(hello),
+            inputs: Inputs::default(),
+            wishes: Wishes::default(),
+            tools: Tools::default(),
+            lists: Cache::new(OWN.0, OWN.1),
+        }
     }
 }
 
@@ -53,9 +74,27 @@ pub fn call(inner: &Arc<Inner>, link: Arc<Link>, out: Outbound, deadline: Instan
             let (inner, link) = (inner.clone(), link.clone());
             Box::pin(async move { here(&inner, &link, id, &method, memo).await })
         }
-        _ => Box::pin(rounds::run(inner.clone(), link.clone(), id, Ask::new(out), slot.clone())),
+        _ => Box::pin(request(inner.clone(), link.clone(), id, Ask::new(out), slot.clone())),
     };
     Ok(Call::new(inner.clone(), Start { link, id, way: Way::Http { exchange, slot }, aside: None, memo: None }, deadline, limit))
+}
+
+/// A request, to its answer; in the other era, where the server turns out to be of that by now. `id`: of the first message.
+async fn request(inner: Arc<Inner>, link: Arc<Link>, id: u64, ask: Ask, slot: Slot) -> Result<Response, BackendError> {
+    match rounds::run(&inner, &link, id, &ask, &slot).await {
+        Err(Stopped::OtherEra(why)) => {
+            tracing::info!(backend = %inner.backend.name, session = %inner.hello.session_tag, %why, "it is asked anew which revision it speaks");
+        }
+        outcome => return Ok(outcome?),
+    }
+    // Refused, so not run: it may be sent once more.
+    slot.set_sent(false);
+    let link = inner.renew(link.epoch).await?;
+    if link.hello.version.is_modern() {
+        return Ok(rounds::run(&inner, &link, inner.next_id(), &ask, &slot).await?);
+    }
+    let (message, room) = (ask.older(id), ask.room().cloned());
+    exchange::run(inner, link, id, message, slot, room).await
 }
 
 /// Answers what only older servers would be asked.
@@ -75,6 +114,7 @@ async fn here(inner: &Arc<Inner>, link: &Link, id: u64, of: &str, memo: Option<M
 
 /// A connection to a modern server is there: what the session wants of it beside its calls begins.
 pub fn begin(inner: &Arc<Inner>, link: &Arc<Link>) {
+    inner.modern().lists.clear();
     inner.spawn(listen::run(inner.clone(), link.clone()));
 }
 

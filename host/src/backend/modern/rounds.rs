@@ -10,6 +10,10 @@
 
 use super::answer::{Question, Required, Verdict, judge};
 use super::ask::{Ask, Retry};
+use super::cache::Lookup;
+use super::flight::{self, Stopped};
+use super::post::Posting;
+use super::tools;
 use crate::backend::CallEvent;
 use crate::backend::call::Slot;
 use crate::backend::error::BackendError;
@@ -17,9 +21,11 @@ use crate::backend::inner::{Inner, lock};
 use crate::backend::link::{Link, Wiring};
 use crate::backend::upstream::is_own_business;
 use crate::protocol::json::{self, Object};
-use crate::protocol::{Incoming, Request, RequestId, Response, Wire, method};
+use crate::protocol::{Incoming, Request, RequestId, Response, Wire, codes, method};
 use bytes::Bytes;
+use http::HeaderMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Rounds with questions that one call may take.
@@ -30,33 +36,69 @@ const AGAIN: u32 = 16;
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Sends the request and answers the server's questions until there is a result. `first`: the id of the first round.
-pub async fn run(inner: Arc<Inner>, link: Arc<Link>, first: u64, ask: Ask, slot: Slot) -> Result<Response, BackendError> {
+///
+/// # Errors
+/// `OtherEra` only for the first of them, which has not been run then.
+pub async fn run(inner: &Arc<Inner>, link: &Link, first: u64, ask: &Ask, slot: &Slot) -> Result<Response, Stopped> {
+    let http = match &link.wiring {
+        Wiring::Http(http) => Some(http),
+        Wiring::Pipe(_) => None,
+    };
     let (mut id, mut retry) = (first, None);
-    let (mut rounds, mut again) = (0, 0);
+    let (mut rounds, mut again, mut relisted) = (0, 0, false);
     loop {
         let members = match inner.hello.modern {
             true => inner.modern().meta.members(ask.level()),
             false => inner.modern().meta.members(lock(&inner.restore).level().as_deref()),
         };
-        let message = ask.message(id, &members, retry.as_ref());
-        let response = leg(&inner, &link, id, message, !is_own_business(ask.method()), &slot).await?;
-        let required = match judge(&inner, response, ask.method())? {
+        let message = ask.message(id, &members, retry.as_ref()).into_bytes();
+        let lookup = http.and_then(|_| Lookup::of(inner, ask.method(), &message));
+        let kept = lookup.as_ref().and_then(|lookup| lookup.find(inner));
+        let is_news = kept.is_none();
+        let mut response = match kept {
+            Some(response) => response,
+            None => match leg(inner, link, id, message, ask, slot).await {
+                Err(Stopped::OtherEra(error)) if rounds + again > 0 => return Err(error.into()),
+                outcome => outcome?,
+            },
+        };
+        if let Some(http) = http {
+            if response.error_code() == Some(codes::HEADER_MISMATCH) && ask.method() == method::TOOLS_CALL && !relisted {
+                // Refused, so not run. Its tools may want other headers than they did ("Client Behavior").
+                relisted = true;
+                inner.backend.known.lists().changed(method::TOOLS_CHANGED);
+                inner.modern().lists.changed(method::TOOLS_CHANGED);
+                tools::read(inner, http).await;
+                id = inner.next_id();
+                continue;
+            }
+            if let Some(lookup) = lookup.filter(|_| is_news) {
+                lookup.keep(inner, &response);
+            }
+            if response.ok && ask.method() == method::TOOLS_LIST {
+                response = inner.modern().tools.learn(inner, response);
+            }
+        }
+        let required = match judge(inner, response, ask.method())? {
             Verdict::Final(response) => return Ok(response),
             Verdict::InputRequired(required) => required,
         };
+        if let Some(room) = ask.room() {
+            room.keep(None);
+        }
         retry = Some(if required.questions.is_empty() {
             again += 1;
             if again > AGAIN {
-                return Err(inner.broke(format!("it asked {AGAIN} times to be asked again")));
+                return Err(inner.broke(format!("it asked {AGAIN} times to be asked again")).into());
             }
             tokio::time::sleep((PAUSE.0 * 2u32.saturating_pow(again - 1)).min(PAUSE.1)).await;
             Retry { responses: None, state: required.state }
         } else {
             rounds += 1;
             if rounds > ROUNDS {
-                return Err(inner.broke(format!("it still asks after {ROUNDS} rounds of questions")));
+                return Err(inner.broke(format!("it still asks after {ROUNDS} rounds of questions")).into());
             }
-            let responses = questions(&inner, &link, &required, &slot).await?;
+            let responses = questions(inner, link, &required, slot).await?;
             Retry { responses: Some(responses), state: required.state }
         });
         id = inner.next_id();
@@ -64,22 +106,35 @@ pub async fn run(inner: Arc<Inner>, link: Arc<Link>, first: u64, ask: Ask, slot:
 }
 
 /// One request and its answer.
-async fn leg(inner: &Arc<Inner>, link: &Arc<Link>, id: u64, message: Wire, owns: bool, slot: &Slot) -> Result<Response, BackendError> {
-    let Wiring::Pipe(pipe) = &link.wiring else { return Err(inner.unavailable("2026-07-28 over HTTP is not spoken", None)) };
-    let mut registered = pipe.call(inner, id, message, owns).await?;
-    slot.begin(id, registered.flag());
-    let end = loop {
-        match std::future::poll_fn(|cx| registered.poll(cx, inner)).await {
-            CallEvent::Answer(response) => break Ok(response),
-            CallEvent::Failed(error) => break Err(error),
-            // The server has no requests of its own, and ends ours with an answer.
-            CallEvent::Request(_) => {}
-            CallEvent::Notification(note) if &*note.method == method::CANCELLED => {}
-            event => slot.emit(event).await,
-        }
-    };
+async fn leg(inner: &Arc<Inner>, link: &Link, id: u64, message: Bytes, ask: &Ask, slot: &Slot) -> Result<Response, Stopped> {
+    if matches!(link.wiring, Wiring::Http(_)) {
+        // From its first byte on the server may have it.
+        slot.begin(id, Arc::new(AtomicBool::new(true)));
+    }
+    let end = fly(inner, link, id, message, ask, slot).await;
     slot.finish();
     end
+}
+
+async fn fly(inner: &Arc<Inner>, link: &Link, id: u64, message: Bytes, ask: &Ask, slot: &Slot) -> Result<Response, Stopped> {
+    let posting = Posting { id, message, extra: &HeaderMap::new(), room: ask.room().cloned() };
+    let mut flight = flight::send(inner, link, posting, !is_own_business(ask.method())).await?;
+    if let Some(flag) = flight.flag() {
+        slot.begin(id, flag);
+    }
+    loop {
+        match flight.next(inner).await {
+            CallEvent::Answer(response) => {
+                flight.finish(inner);
+                return Ok(response);
+            }
+            CallEvent::Failed(error) => return Err(error.into()),
+            // The server has no requests of its own, and ends ours with an answer.
+            CallEvent::Request(_) => {}
+            CallEvent::Notification(note) if &*note.method == method::CANCELLED => flight.release(),
+            event => slot.emit(event).await,
+        }
+    }
 }
 
 /// Puts the questions to the client, in their order, and waits for all answers: JSON text of `inputResponses`.

@@ -2,6 +2,7 @@
 
 mod http;
 mod modern;
+mod modern_http;
 mod sse;
 mod stdio;
 
@@ -202,7 +203,7 @@ pub fn timeouts() -> Timeouts {
 
 pub fn http_backend(url: &str, transport: HttpTransport) -> Backend {
     let target = Target::Http { uri: url.parse().unwrap(), transport, headers: HeaderMap::new() };
-    Backend { name: "b".into(), target, timeouts: timeouts(), limits: Limits::default(), http: HttpClient::new() }
+    Backend { name: "b".into(), target, timeouts: timeouts(), limits: Limits::default(), http: HttpClient::new(), known: Known::default() }
 }
 
 pub fn hello() -> Arc<Hello> {

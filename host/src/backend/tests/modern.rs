@@ -48,7 +48,7 @@ for line in sys.stdin:
 "#;
     let args = ["-u".to_owned(), "-c".into(), script.replace("BODY", body)];
     let target = Target::Stdio { program: PathBuf::from("python3"), args: args.iter().map(Into::into).collect(), env: vec![], cwd: None };
-    Backend { name: "b".into(), target, timeouts: timeouts(), limits: Limits::default(), http: HttpClient::new() }
+    Backend { name: "b".into(), target, timeouts: timeouts(), limits: Limits::default(), http: HttpClient::new(), known: Known::default() }
 }
 
 fn open_for(backend: Backend, capabilities: &str) -> (Arc<Upstream>, mpsc::Receiver<FromServer>) {

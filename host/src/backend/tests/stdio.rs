@@ -32,7 +32,7 @@ fn python(args: &[String]) -> Backend {
         env: vec![("GIVEN".into(), "yes".into())],
         cwd: None,
     };
-    Backend { name: "b".into(), target, timeouts: timeouts(), limits: Limits::default(), http: HttpClient::new() }
+    Backend { name: "b".into(), target, timeouts: timeouts(), limits: Limits::default(), http: HttpClient::new(), known: Known::default() }
 }
 
 fn alive(pid: i64) -> bool {
