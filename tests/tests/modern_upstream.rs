@@ -6,7 +6,7 @@ use lockgate_tests::{
     backend::{Backend, Builder, Call, META},
     client::{Events, LATEST, Session},
     eventually,
-    gateway::{Gateway, http_backends},
+    gateway::{AUTH, Gateway, TOKEN_X, TOKEN_Y, http_backends},
     raw::{self, first_text},
     stall::Unread,
 };
@@ -240,20 +240,13 @@ async fn to_cancel_a_call_closes_its_stream_at_the_server_and_to_leave_does_not(
     gateway.stop().await;
 }
 
-const TWO: &str = r#"
-auth:
-  tokens:
-    - { principal: x, sha256: "7e8a00833fd2d4dd5b7f9ff34a6ea392aaf06189a4293b8d3d77fe0a5e2c7c8e" }
-    - { principal: y, sha256: "f2ad3d6afe9cd597b4060b40f1bcb83894708f9307a6269181a95dbe8ac45602" }
-"#;
-
 #[tokio::test]
 async fn public_lists_are_fetched_once_for_all_private_ones_once_for_each() {
     for (scope, fetched) in [("public", 1), ("private", 2)] {
         let modern = server("m").cached(600_000, scope).start().await;
-        let gateway = gateway(&[("m", &modern)], TWO).await;
+        let gateway = gateway(&[("m", &modern)], AUTH).await;
         let mut sessions = Vec::new();
-        for token in ["token-of-x", "token-of-y"] {
+        for token in [TOKEN_X, TOKEN_Y] {
             sessions.push(gateway.mcp().with_bearer(token).initialize().await);
         }
         for _ in 0..3 {

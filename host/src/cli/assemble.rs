@@ -106,11 +106,7 @@ fn settings(config: &Config) -> Settings {
         list_timeout: config.limits.list_timeout,
         claims: config.auth.claims().clone(),
         probe: config.admission.probe,
-        parked: ParkedLimits {
-            total: 1024,
-            per_principal: 64,
-            time: std::time::Duration::from_secs(600),
-        },
+        parked: ParkedLimits { total: 1024, per_principal: 64, time: std::time::Duration::from_secs(600) },
         state_key: None,
     }
 }
