@@ -13,6 +13,7 @@ mod modern;
 mod modern_backends;
 mod modern_principals;
 mod modern_streams;
+mod modern_upstream;
 mod names;
 mod parked;
 mod policies;

@@ -240,15 +240,9 @@ async fn a_name_header_may_be_in_base64_and_must_be_where_it_has_to() {
     let ask = client.request("tools/call", call_of("t"));
     assert_eq!(first_text(&ask.clone().header("mcp-name", &sentinel("t")).answer().await.result()), "t");
     assert_eq!(first_text(&ask.clone().header("mcp-name", "  t ").answer().await.result()), "t");
-    for wrong in [
-        sentinel("u").as_str(),
-        "=?base64?!!!!?=",
-        "=?base64?dA?=",
-        "=?base64?dA==",
-        "=?BASE64?dA==?=",
-        "=?base64?/w==?=",
-        "=?base64??=",
-    ] {
+    for wrong in
+        [sentinel("u").as_str(), "=?base64?!!!!?=", "=?base64?dA?=", "=?base64?dA==", "=?BASE64?dA==?=", "=?base64?/w==?=", "=?base64??="]
+    {
         ask.clone().header("mcp-name", wrong).refused(400, -32020).await;
     }
     assert!(encoded(uri).starts_with("=?base64?"));
@@ -301,7 +295,8 @@ async fn parameter_headers_must_agree_with_the_arguments() {
 
 #[tokio::test]
 async fn discover_is_merged_from_the_backends() {
-    let one = Backend::builder("one").tool("t").capabilities(r#"{"tools":{"listChanged":true}}"#).instructions("Mind the gap.").start().await;
+    let one =
+        Backend::builder("one").tool("t").capabilities(r#"{"tools":{"listChanged":true}}"#).instructions("Mind the gap.").start().await;
     let two = Backend::builder("two").prompt("p").capabilities(r#"{"prompts":{}}"#).instructions("Stand clear.").start().await;
     let gateway = Gateway::start(&http_backends(&[("one", &one.url()), ("two", &two.url())])).await;
     let client = Modern::new(gateway.mcp());
@@ -509,10 +504,8 @@ async fn an_error_of_a_backend_arrives_byte_for_byte() {
 #[tokio::test]
 async fn policies_name_things_in_this_era_too() {
     let (one, two) = (Backend::with_tools("one", &["t"]).await, Backend::with_tools("two", &["t"]).await);
-    let yaml = format!(
-        "{}virtual_hosts:\n  /mcp: {{ aliases: {{ now: two/t }} }}\n",
-        http_backends(&[("one", &one.url()), ("two", &two.url())])
-    );
+    let yaml =
+        format!("{}virtual_hosts:\n  /mcp: {{ aliases: {{ now: two/t }} }}\n", http_backends(&[("one", &one.url()), ("two", &two.url())]));
     let gateway = Gateway::start(&yaml).await;
     let client = Modern::new(gateway.mcp());
     let mut names = client.names("tools/list", "tools").await;
@@ -636,7 +629,11 @@ async fn a_legacy_request_is_never_taken_for_a_modern_one_by_its_payload() {
     session.result("tools/call", params).await;
     assert_eq!(backend.seen_of("tools/call")[0].session, backend.sessions().first().cloned());
     // Without a session, metadata that stands in the wrong place makes no request modern.
-    let body = raw::request("1", "tools/call", &json!({ "name": "t", "arguments": { "_meta": { VERSION: REVISION, CAPABILITIES: {} } } }).to_string());
+    let body = raw::request(
+        "1",
+        "tools/call",
+        &json!({ "name": "t", "arguments": { "_meta": { VERSION: REVISION, CAPABILITIES: {} } } }).to_string(),
+    );
     assert_eq!(Endpoint::new(&gateway.url()).send("POST", &[JSON, ACCEPT], body).await.status, 400);
     gateway.stop().await;
 }

@@ -359,7 +359,8 @@ async fn a_listen_ends_with_a_result_when_the_gateway_stops() {
 #[tokio::test]
 async fn changed_policies_are_heard_on_a_listen() {
     let backend = Backend::with_tools("b", &["t"]).await;
-    let yaml = |aliases: &str| format!("{}virtual_hosts:\n  /mcp: {{ aliases: {{ {aliases} }} }}\n", http_backends(&[("one", &backend.url())]));
+    let yaml =
+        |aliases: &str| format!("{}virtual_hosts:\n  /mcp: {{ aliases: {{ {aliases} }} }}\n", http_backends(&[("one", &backend.url())]));
     let gateway = Gateway::start(&yaml("")).await;
     let client = Modern::new(gateway.mcp());
     assert_eq!(client.names("tools/list", "tools").await, ["t"]);
@@ -380,7 +381,9 @@ async fn a_legacy_and_a_modern_client_on_one_endpoint_see_nothing_of_each_other(
         let (who, token) = (call.seen.arguments_raw().to_owned(), call.progress_token().expect("a token"));
         let stream = call.stream();
         for step in 1..=5 {
-            stream.notify("notifications/progress", &format!(r#"{{"progressToken":{token},"progress":{step},"message":"{step}","x":{who}}}"#)).await;
+            stream
+                .notify("notifications/progress", &format!(r#"{{"progressToken":{token},"progress":{step},"message":"{step}","x":{who}}}"#))
+                .await;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         stream.answer(&format!(r#"{{"content":[],"structuredContent":{who}}}"#)).await;
@@ -404,7 +407,8 @@ async fn a_legacy_and_a_modern_client_on_one_endpoint_see_nothing_of_each_other(
     let upstreams: Vec<_> = backend.seen_of("tools/call").into_iter().map(|seen| seen.session).collect();
     assert_ne!(upstreams[0], upstreams[1]);
     // What the backend says in the session of the one is not for the other.
-    let of_legacy = backend.seen_of("tools/call").iter().find(|seen| seen.arguments_raw().contains("legacy")).and_then(|seen| seen.session.clone());
+    let of_legacy =
+        backend.seen_of("tools/call").iter().find(|seen| seen.arguments_raw().contains("legacy")).and_then(|seen| seen.session.clone());
     backend.push(&of_legacy.expect("a session"), &changed("tools")).await;
     own.method("notifications/tools/list_changed").await;
     listening.quiet_for(QUIET).await;

@@ -17,7 +17,8 @@ use lockgate_tests::{
 };
 use serde_json::{Map, Value, json};
 
-const QUESTION: &str = r#"{"message":"\u0041?","requestedSchema":{"type":"object","properties":{"n":{"type":"number","default":1.0}}},"x":{"z":1,"a":1e2}}"#;
+const QUESTION: &str =
+    r#"{"message":"\u0041?","requestedSchema":{"type":"object","properties":{"n":{"type":"number","default":1.0}}},"x":{"z":1,"a":1e2}}"#;
 
 /// Asks once, and answers with the response as it came.
 async fn asks(call: Call) {
@@ -147,7 +148,9 @@ async fn every_kind_of_question_in_every_method_that_may_ask() {
         };
         let text = json!(response);
         match method.as_str() {
-            "prompts/get" => stream.answer(&format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":{text}}}}}]}}"#)).await,
+            "prompts/get" => {
+                stream.answer(&format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":{text}}}}}]}}"#)).await
+            }
             "resources/read" => stream.answer(&format!(r#"{{"contents":[{{"uri":"x://r","text":{text}}}]}}"#)).await,
             _ => stream.answer(&format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#)).await,
         }
@@ -395,7 +398,9 @@ async fn a_state_belongs_to_its_tool_and_arguments() {
     let gateway = one(&backend, "").await;
     let client = able(&gateway);
     let parked = park(&client, json!({ "k": 1 })).await;
-    for (name, arguments) in [("other", json!({ "k": 1 })), ("ask", json!({ "k": 2 })), ("ask", json!({})), ("ask", json!({ "k": 1, "l": 1 }))] {
+    for (name, arguments) in
+        [("other", json!({ "k": 1 })), ("ask", json!({ "k": 2 })), ("ask", json!({})), ("ask", json!({ "k": 1, "l": 1 }))]
+    {
         let mut params = parked.retry(&accept(1));
         params["name"] = json!(name);
         params["arguments"] = arguments;

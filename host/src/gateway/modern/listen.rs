@@ -238,9 +238,16 @@ mod tests {
             let Ok(Incoming::Request(request)) = Incoming::parse(text.into()) else { panic!("no request") };
             wanted(&request)
         };
-        let all = read(r#"{"notifications":{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["b","a","b"],"vendor":1}}"#);
+        let all = read(
+            r#"{"notifications":{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["b","a","b"],"vendor":1}}"#,
+        );
         assert_eq!(all, Ok(Wanted { tools: true, uris: vec!["a".into(), "b".into()], ..Wanted::default() }));
-        for bad in [r#"{}"#, r#"{"notifications":[]}"#, r#"{"notifications":{"toolsListChanged":1}}"#, r#"{"notifications":{"resourceSubscriptions":[1]}}"#] {
+        for bad in [
+            r#"{}"#,
+            r#"{"notifications":[]}"#,
+            r#"{"notifications":{"toolsListChanged":1}}"#,
+            r#"{"notifications":{"resourceSubscriptions":[1]}}"#,
+        ] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

@@ -72,7 +72,10 @@ impl Parked {
             keep
         });
         if !over.is_empty() {
-            tracing::info!(calls = over.len(), "calls that waited for their clients are cancelled: their time is over (modern.parked_time)");
+            tracing::info!(
+                calls = over.len(),
+                "calls that waited for their clients are cancelled: their time is over (modern.parked_time)"
+            );
         }
     }
 
@@ -89,7 +92,10 @@ impl Gateway {
         let responses = state::responses(&request).map_err(refuse)?;
         // Looked at before the call is taken: a retry that cannot be used leaves it where it is.
         if let Some((name, _)) = responses.iter().find(|(_, answer)| answer.first() != Some(&b'{')) {
-            return Err(refuse(RpcError::invalid_params(format!("`params.inputResponses.{}` must be an object", super::super::shorten(name)))));
+            return Err(refuse(RpcError::invalid_params(format!(
+                "`params.inputResponses.{}` must be an object",
+                super::super::shorten(name)
+            ))));
         }
         let session = self.parked.lock().get(&key).map(|w| w.answering.session().clone());
         let gone = || {

@@ -1,8 +1,8 @@
 //! Answers in the form of 2026-07-28: every result says what kind it is (basic/index, "Result type"), what may be cached says how long and
 //! for whom (server/utilities/caching), and errors have the codes of this revision.
 
-use super::codes as era;
 use super::super::Gateway;
+use super::codes as era;
 use super::state::Inside;
 use crate::backend::State;
 use crate::catalog::keeping::{KIND, Keeping, is_of_the_era};
