@@ -260,8 +260,19 @@ async fn two_listens_are_told_apart_and_each_gets_only_what_it_wanted() {
 }
 
 #[tokio::test]
+async fn nothing_is_told_that_did_not_happen() {
+    let (_backend, gateway, client) = behind(Backend::builder("b").tool("t").prompt("p").resource("x://r")).await;
+    let all = json!({ "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true, "resourceSubscriptions": ["x://r"] });
+    let (acknowledged, mut events) = client.listen("1", all.clone()).await;
+    assert_eq!(acknowledged, all);
+    events.quiet_for(QUIET * 3).await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn only_what_a_backend_can_tell_is_acknowledged() {
-    let builder = Backend::builder("b").tool("t").capabilities(r#"{"tools":{"listChanged":true}}"#);
+    let refuse = |call: Call| async move { call.error(-32601, "Method not found") };
+    let builder = Backend::builder("b").tool("t").capabilities(r#"{"tools":{"listChanged":true}}"#).on("resources/subscribe", refuse);
     let (_backend, gateway, client) = behind(builder).await;
     let wanted = json!({ "toolsListChanged": true, "resourceSubscriptions": ["x://nowhere"] });
     let (acknowledged, _events) = client.listen("1", wanted).await;

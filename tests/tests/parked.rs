@@ -504,13 +504,17 @@ async fn a_client_is_only_asked_what_it_said_it_can_answer() {
 
 #[tokio::test]
 async fn a_retry_may_not_be_able_to_less_than_the_call_that_was_asked() {
-    // The next question would go to a client that says it cannot be asked; so much may be an error, but nothing may hang.
+    // The next question would go to a client that says it cannot be asked.
     let backend = Backend::builder("b").tool("ask").on("tools/call", asks_twice).start().await;
     let gateway = one(&backend, "").await;
     let parked = park(&able(&gateway), json!({})).await;
     let less = Modern::new(gateway.mcp()).able(json!({ "elicitation": {} }));
     let answer = parked.complete(&less, &accept(1)).await;
-    assert!(!answer.raw.contains("sampling/createMessage"), "{}", answer.raw);
+    assert_eq!((answer.status, &answer.error()["code"]), (400, &json!(-32021)), "{}", answer.raw);
+    assert!(answer.error()["data"]["requiredCapabilities"]["sampling"].is_object(), "{}", answer.raw);
+    // As the client that it was, it goes on.
+    let answer = parked.complete(&able(&gateway), &accept(1)).await;
+    assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
     gateway.stop().await;
 }
 

@@ -21,7 +21,12 @@ impl Gateway {
     pub(super) async fn listen_modern(self: &Arc<Self>, session: &Arc<Session>, request: Request) -> Result<Answering, Refusal> {
         let refuse = |error: RpcError| Refusal::new(StatusCode::OK, error);
         let mut wanted = wanted(&request).map_err(|why| refuse(RpcError::invalid_params(why)))?;
-        self.settle(session).await;
+        for (backend, hello) in self.settle(session).await.iter().enumerate() {
+            if let Some(hello) = hello {
+                // It was there before the stream was: no news.
+                session.announce(backend, hello);
+            }
+        }
         for upstream in session.upstreams() {
             upstream.listen();
         }
