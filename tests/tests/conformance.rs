@@ -1,7 +1,7 @@
 //! The conformance suite through the gateway: the oracle is the same suite against the same server without it.
 
 use lockgate_tests::{
-    conformance::{count, run, worse},
+    conformance::{count, run, run_client, worse},
     gateway::{Gateway, http_backends},
     real,
 };
@@ -73,4 +73,48 @@ async fn a_modern_client_finds_in_a_legacy_server_what_it_finds_in_a_modern_one(
     gateway.stop().await;
     modern.stop().await;
     legacy.stop().await;
+}
+
+/// Checks that a client of an older revision passes against the dual-era fixture, and cannot pass against one that speaks 2026-07-28 alone.
+const NO_WAY_BACK: &[(&str, &str)] = &[];
+
+#[tokio::test]
+async fn a_legacy_client_finds_in_a_modern_server_what_it_finds_in_a_legacy_one() {
+    let (legacy, modern) = (real::fixture().await, real::fixture_of("modern").await);
+    let gateway = Gateway::start(&http_backends(&[("fixture", &modern.url)])).await;
+    let direct = run(&legacy.url, "2025-11-25").await;
+    let bridged = run(&gateway.url(), "2025-11-25").await;
+    let mut worse = worse(&direct, &bridged);
+    worse.retain(|line| !NO_WAY_BACK.iter().any(|(check, _)| line.contains(check)));
+    assert!(worse.is_empty(), "worse across the eras:\n{}", worse.join("\n"));
+    gateway.stop().await;
+    legacy.stop().await;
+    modern.stop().await;
+}
+
+#[tokio::test]
+async fn as_a_client_the_gateway_does_what_the_suite_wants_of_clients() {
+    let scenarios = [
+        ("initialize", "2025-11-25"),
+        ("tools_call", "2025-11-25"),
+        ("tools_call", MODERN),
+        ("sse-retry", "2025-11-25"),
+        ("elicitation-sep1034-client-defaults", "2025-11-25"),
+        ("request-metadata", MODERN),
+        ("http-standard-headers", MODERN),
+        ("http-custom-headers", MODERN),
+        ("http-invalid-tool-headers", MODERN),
+        ("sep-2322-client-request-state", MODERN),
+        ("json-schema-2020-12-preservation", "2025-11-25"),
+        ("json-schema-2020-12-preservation", MODERN),
+        ("json-schema-ref-no-deref", MODERN),
+    ];
+    let mut bad = Vec::new();
+    for (scenario, revision) in scenarios {
+        let verdicts = run_client(scenario, revision).await;
+        assert!(count(&verdicts, "SUCCESS") > 0, "{scenario} {revision}: {verdicts:#?}");
+        let failed = verdicts.iter().filter(|(_, verdict)| matches!(verdict.status.as_str(), "FAILURE" | "WARNING"));
+        bad.extend(failed.map(|((_, check, _), verdict)| format!("{scenario} {revision}: {check} {}: {}", verdict.status, verdict.error)));
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
 }

@@ -12,9 +12,14 @@ use lockgate_tests::{
 };
 use serde_json::{Value, json};
 
+const BIG: usize = 400_000;
+
+/// Small bounds, so that little has to be left unread, and short times. Nothing is torn down.
+const SMALL: &str = "admission: { frames: 8, bytes: 64KiB, drain_window: 500ms, patience: 50ms, teardown_after: 5m }\n";
+
 /// A server with a tool for each thing that a call can do.
 fn server(name: &str) -> Builder {
-    Backend::builder(name).modern().tool("echo").tool("ask").tool("hang").tool("flood").resource("info://a").on(
+    Backend::builder(name).modern().tool("echo").tool("ask").tool("hang").tool("flood").tool("big").resource("info://a").on(
         "tools/call",
         |call: Call| async move {
             match call.target().as_str() {
@@ -40,6 +45,7 @@ fn server(name: &str) -> Builder {
                     }
                     stream.answer(&raw::text("flooded")).await;
                 }
+                "big" => call.result(&raw::text(&"b".repeat(BIG))),
                 name => {
                     let text = raw::text(name);
                     call.result(&text);
@@ -252,7 +258,7 @@ async fn public_lists_are_fetched_once_for_all_private_ones_once_for_each() {
         for _ in 0..3 {
             for session in &sessions {
                 let page = session.result("tools/list", json!({})).await;
-                assert_eq!(page["tools"].as_array().map(Vec::len), Some(4));
+                assert_eq!(page["tools"].as_array().map(Vec::len), Some(5));
                 assert!(page.get("ttlMs").is_none() && page.get("cacheScope").is_none(), "{page}");
             }
         }
@@ -301,8 +307,7 @@ async fn a_server_of_both_eras_is_spoken_to_in_the_clients() {
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_up_its_own_calls_and_its_subscription_goes_on() {
     let modern = server("m").start().await;
-    let small = "admission: { frames: 8, bytes: 64KiB, drain_window: 500ms, patience: 50ms, teardown_after: 5m }\n";
-    let gateway = gateway(&[("m", &modern)], small).await;
+    let gateway = gateway(&[("m", &modern)], SMALL).await;
     let (unread, other) = (gateway.initialize().await, gateway.initialize().await);
     unread.result("logging/setLevel", json!({ "level": "info" })).await;
     let flood = raw::request("\"f\"", "tools/call", r#"{"name":"flood","arguments":{},"_meta":{"progressToken":"p"}}"#);
@@ -325,6 +330,66 @@ async fn a_client_that_does_not_read_holds_up_its_own_calls_and_its_subscription
     own.method("notifications/tools/list_changed").await;
     let answer = eventually_answered(&unread).await;
     assert_eq!(first_text(&answer), "echo");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn large_answers_that_are_not_read_stay_at_the_server_and_arrive_whole_in_the_end() {
+    let modern = server("m").start().await;
+    let gateway = gateway(&[("m", &modern)], SMALL).await;
+    let session = gateway.initialize().await;
+    let mut events = session.stream().await;
+    modern.is_listened_to(1, |_| true).await;
+    let mut unread = Vec::new();
+    for id in 0..4 {
+        let big = raw::request(&format!("{id}"), "tools/call", r#"{"name":"big","arguments":{}}"#);
+        unread.push(Unread::send(&session.at, "POST", &session.headers(), &big).await);
+    }
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    // The gateway holds a bounded part of it, and what is pushed does not wait behind it.
+    let owed = gateway.metric("lockgate_owed_bytes").await;
+    assert!(owed < 1_000_000.0, "{owed} bytes are owed");
+    modern.tell("notifications/tools/list_changed", json!({})).await;
+    events.method("notifications/tools/list_changed").await;
+    let reading = unread.into_iter().map(|answer| answer.read(Duration::from_secs(20)));
+    let mut whole = 0;
+    for read in futures_util::future::join_all(reading).await {
+        if read.status == 200 {
+            let messages = read.messages();
+            let answer = messages.iter().find(|message| message.get("result").is_some()).expect("an answer");
+            assert_eq!(first_text(&answer["result"]).len(), BIG);
+            whole += 1;
+        }
+    }
+    assert!(whole > 0 && modern.seen_of("tools/call").len() == whole, "what was refused was run, or nothing was");
+    assert_eq!(first_text(&eventually_answered(&session).await), "echo");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_subscription_that_floods_a_client_which_does_not_read_hangs_no_call() {
+    let modern = server("m").start().await;
+    let gateway = gateway(&[("m", &modern)], SMALL).await;
+    let session = gateway.initialize().await;
+    let stream = Unread::send(&session.at, "GET", &session.headers(), "").await;
+    modern.is_listened_to(1, |_| true).await;
+    for n in 0..60 {
+        // Each another resource, so that none takes the place of another; some larger than a frame's share.
+        let fill = "u".repeat(if n % 10 == 0 { 40_000 } else { 4000 });
+        let told = modern.tell("notifications/resources/updated", json!({ "uri": format!("info://{n}"), "fill": fill }));
+        // A server whose stream is not read is held up itself.
+        let _ = tokio::time::timeout(Duration::from_millis(500), told).await;
+        let began = std::time::Instant::now();
+        let reply = session.post(raw::request(&format!("\"{n}\""), "tools/call", r#"{"name":"echo","arguments":{}}"#)).await;
+        assert!(matches!(reply.status, 200 | 429), "{}", reply.status);
+        if reply.status == 200 {
+            assert_eq!(first_text(&reply.answer().await.result()), "echo");
+        }
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    }
+    let reading = tokio::spawn(async move { stream.closed_within(Duration::from_secs(60)).await });
+    assert_eq!(first_text(&eventually_answered(&session).await), "echo");
+    reading.abort();
     gateway.stop().await;
 }
 
