@@ -14,7 +14,7 @@ use tokio::{
 use crate::{
     client::Endpoint,
     sse::{Event, Parser},
-    within, within_time,
+    within,
 };
 
 const SMALL: u32 = 4096;
@@ -107,15 +107,15 @@ impl Unread {
     /// When it is cut before that.
     pub async fn read(self, limit: Duration) -> Read {
         let read = self.read_what_comes(limit).await.expect("an answer has a head");
-        assert!(read.whole, "cut after {} bytes of its body: {}", read.body.len(), read.head);
+        assert!(read.whole, "cut, or not at its end in {limit:?}, after {} bytes of its body: {}", read.body.len(), read.head);
         read
     }
 
-    /// Reads to the end, or as far as it was sent before the connection was closed; none without a whole head.
+    /// Reads to the end, or what comes before the connection is closed or `limit` is over; none without a whole head.
     pub async fn read_what_comes(mut self, limit: Duration) -> Option<Read> {
         self.open_up();
         // A connection that is reset was cut, as is one that is closed too early.
-        let _ = within_time(limit, "the rest of an unread answer", self.socket.read_to_end(&mut self.seen)).await;
+        let _ = tokio::time::timeout(limit, self.socket.read_to_end(&mut self.seen)).await;
         Read::parse(&self.seen)
     }
 }
