@@ -1,17 +1,18 @@
 //! An MCP client that can do what the SDKs cannot: send any bytes with any headers, read half a stream and leave, resume,
 //! hold several sessions and several streams at once, and show every answer as it was on the wire.
 //!
-//! One TCP connection per request, closed when its [`Reply`] is dropped: what a test drops, the server sees go.
+//! One TCP connection per request, closed when its [`Reply`] is dropped: what a test drops, the server sees go. Where the
+//! connection itself matters, a [`Connection`] takes several requests, one after the other.
 
-use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, task::JoinHandle};
+use tokio::{net::TcpStream, sync::Mutex, task::AbortHandle};
 
 use crate::{
     raw,
@@ -53,8 +54,14 @@ impl Endpoint {
         self.with_header("authorization", &format!("Bearer {token}"))
     }
 
-    /// One request with exactly these headers, besides `host`, the length and the endpoint's own.
+    /// One request with exactly these headers, besides `host`, the length and the endpoint's own, on a connection of its own.
     pub async fn send(&self, method: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
+        let connection = Connection::open(self.addr).await;
+        self.send_on(&connection, method, headers, body).await
+    }
+
+    /// The same on a connection that stays open for more, unless the reply is dropped before its end.
+    pub async fn send_on(&self, connection: &Arc<Connection>, method: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> Reply {
         let mut request = http::Request::builder().method(method).uri(&self.path);
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             request = request.header("host", self.addr.to_string());
@@ -65,15 +72,11 @@ impl Endpoint {
         }
         let request = request.body(Full::new(body.into())).expect("the test's headers are valid");
         within("the head of an answer", async {
-            let socket = TcpStream::connect(self.addr).await.unwrap_or_else(|error| panic!("{}: {error}", self.addr));
-            socket.set_nodelay(true).expect("a socket takes TCP_NODELAY");
-            let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.expect("a handshake over TCP");
-            let connection = tokio::spawn(async move {
-                let _ = connection.await;
-            });
+            let mut sender = connection.sender.lock().await;
+            sender.ready().await.unwrap_or_else(|error| panic!("{method} {}: the connection is gone: {error}", self.path));
             let response = sender.send_request(request).await.unwrap_or_else(|error| panic!("{method} {}: {error}", self.path));
             let (head, body) = response.into_parts();
-            Reply { status: head.status.as_u16(), headers: head.headers, body, connection, _sender: Box::new(sender) }
+            Reply { status: head.status.as_u16(), headers: head.headers, body, _connection: connection.clone() }
         })
         .await
     }
@@ -112,20 +115,40 @@ pub fn initialize_body(version: &str, capabilities: &Value) -> String {
     raw::request("0", "initialize", &params.to_string())
 }
 
+/// A TCP connection to the gateway. Closed when the last that holds it is dropped.
+pub struct Connection {
+    sender: Mutex<SendRequest<Full<Bytes>>>,
+    task: AbortHandle,
+}
+
+impl Connection {
+    pub async fn open(addr: SocketAddr) -> Arc<Self> {
+        within("a connection", async {
+            let socket = TcpStream::connect(addr).await.unwrap_or_else(|error| panic!("{addr}: {error}"));
+            socket.set_nodelay(true).expect("a socket takes TCP_NODELAY");
+            let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.expect("a handshake over TCP");
+            let task = tokio::spawn(async move {
+                let _ = connection.await;
+            });
+            Arc::new(Self { sender: Mutex::new(sender), task: task.abort_handle() })
+        })
+        .await
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
 /// The head of an answer and a body not yet read. Dropping it closes the connection.
 pub struct Reply {
     pub status: u16,
     pub headers: HeaderMap,
     body: Incoming,
-    connection: JoinHandle<()>,
     /// Held so that the connection is not ended from our side before the body is read.
-    _sender: Box<dyn std::any::Any + Send + Sync>,
-}
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        self.connection.abort();
-    }
+    _connection: Arc<Connection>,
 }
 
 impl Reply {
@@ -181,15 +204,7 @@ impl Reply {
             let raw = self.text().await;
             return Answer { status, raw, before: vec![], streamed: false };
         }
-        let (mut events, mut before) = (self.events(), Vec::new());
-        loop {
-            let event = events.next().await.unwrap_or_else(|| panic!("the stream ended without an answer, after {before:?}"));
-            let message = event.data.as_deref().and_then(raw::Message::parse);
-            if message.is_some_and(|message| message.method.is_none()) {
-                return Answer { status, raw: event.text().to_owned(), before, streamed: true };
-            }
-            before.push(event);
-        }
+        self.events().answer().await
     }
 }
 
@@ -255,6 +270,19 @@ impl Events {
             if event.is_message() {
                 return Some(event);
             }
+        }
+    }
+
+    /// Reads up to the first response.
+    pub async fn answer(&mut self) -> Answer {
+        let (status, mut before) = (self.reply.status, Vec::new());
+        loop {
+            let event = self.next().await.unwrap_or_else(|| panic!("the stream ended without an answer, after {before:?}"));
+            let message = event.data.as_deref().and_then(raw::Message::parse);
+            if message.is_some_and(|message| message.method.is_none()) {
+                return Answer { status, raw: event.text().to_owned(), before, streamed: true };
+            }
+            before.push(event);
         }
     }
 

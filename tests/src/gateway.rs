@@ -22,6 +22,16 @@ use crate::{
 /// Debug builds compile their plugins when they start.
 const START: Duration = Duration::from_secs(60);
 
+/// Tokens of the principals x and y, and the configuration that knows their digests.
+pub const TOKEN_X: &str = "token-of-x";
+pub const TOKEN_Y: &str = "token-of-y";
+pub const AUTH: &str = r#"
+auth:
+  tokens:
+    - { principal: x, sha256: "7e8a00833fd2d4dd5b7f9ff34a6ea392aaf06189a4293b8d3d77fe0a5e2c7c8e" }
+    - { principal: y, sha256: "f2ad3d6afe9cd597b4060b40f1bcb83894708f9307a6269181a95dbe8ac45602" }
+"#;
+
 /// A running gateway.
 #[derive(Debug)]
 pub struct Gateway {

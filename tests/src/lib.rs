@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`gateway`] | starts the `lockgate` binary on a configuration, waits for readiness, stops it and checks the exit |
 //! | [`client`] | a raw MCP client over HTTP/1.1: arbitrary bodies and headers, half-read streams, resumption |
+//! | [`modern`] | the same for the revision without sessions |
 //! | [`sse`] | the event stream parser of that client |
 //! | [`sse_client`] | a client of the legacy HTTP+SSE transport |
 //! | [`stall`] | clients that do not read, and a relay that stops passing answers on |
@@ -29,6 +30,7 @@ pub mod gateway;
 pub mod guests;
 pub mod incident;
 pub mod load;
+pub mod modern;
 pub mod process;
 pub mod raw;
 pub mod real;

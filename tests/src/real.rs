@@ -61,7 +61,14 @@ pub async fn run(mut command: Command) -> String {
     out.into_owned()
 }
 
-/// Starts the fixture server.
+/// Starts the fixture server, which speaks both eras.
 pub async fn fixture() -> Server {
-    Server::start(Command::new(crate::process::binary("fixture"))).await
+    fixture_of("dual").await
+}
+
+/// The fixture server with `dual`, `legacy` or `modern` revisions.
+pub async fn fixture_of(eras: &str) -> Server {
+    let mut command = Command::new(crate::process::binary("fixture"));
+    command.args(["--eras", eras]);
+    Server::start(command).await
 }

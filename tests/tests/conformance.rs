@@ -29,3 +29,38 @@ async fn nothing_fails_through_the_gateway_that_passes_directly() {
     gateway.stop().await;
     fixture.stop().await;
 }
+
+/// Checks of the 2026-07-28 requirements that pass directly.
+const MODERN_PASS: usize = 120;
+
+const MODERN: &str = "2026-07-28";
+
+#[tokio::test]
+async fn nothing_of_the_modern_revision_fails_through_the_gateway_that_passes_directly() {
+    let fixture = real::fixture().await;
+    let gateway = Gateway::start(&http_backends(&[("fixture", &fixture.url)])).await;
+    let direct = run(&fixture.url, MODERN).await;
+    let through = run(&gateway.url(), MODERN).await;
+    assert!(count(&direct, "SUCCESS") >= MODERN_PASS, "the fixture itself does not pass: {direct:#?}");
+    let worse = worse(&direct, &through);
+    assert!(worse.is_empty(), "worse through the gateway:\n{}", worse.join("\n"));
+    gateway.stop().await;
+    fixture.stop().await;
+}
+
+/// What no gateway can make a server with sessions do for a client without them.
+const NO_BRIDGE: &[(&str, &str)] = &[];
+
+#[tokio::test]
+async fn a_modern_client_finds_in_a_legacy_server_what_it_finds_in_a_modern_one() {
+    let (modern, legacy) = (real::fixture().await, real::fixture_of("legacy").await);
+    let gateway = Gateway::start(&http_backends(&[("fixture", &legacy.url)])).await;
+    let direct = run(&modern.url, MODERN).await;
+    let bridged = run(&gateway.url(), MODERN).await;
+    let mut worse = worse(&direct, &bridged);
+    worse.retain(|line| !NO_BRIDGE.iter().any(|(check, _)| line.contains(check)));
+    assert!(worse.is_empty(), "worse across the eras:\n{}", worse.join("\n"));
+    gateway.stop().await;
+    modern.stop().await;
+    legacy.stop().await;
+}

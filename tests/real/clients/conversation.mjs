@@ -1,4 +1,13 @@
 // What both TypeScript clients talk about with the fixture.
+
+// What the user types into a form: the same under every name.
+const WORDS = { username: 'ada', email: 'ada@example.org', name: 'ada', color: 'blue' };
+
+export const answer = params => {
+  const wanted = Object.keys(params.requestedSchema?.properties ?? {});
+  return { action: 'accept', content: Object.fromEntries(wanted.map(name => [name, WORDS[name]])) };
+};
+
 export async function converse({ client, call, logs, prefix, protocol }) {
   const name = tool => prefix + tool;
   const tools = (await client.listTools()).tools.map(tool => tool.name);
@@ -19,8 +28,12 @@ export async function converse({ client, call, logs, prefix, protocol }) {
   const progress = [];
   await call({ name: name('test_tool_with_progress'), arguments: {} }, { onprogress: note => progress.push(note.progress) });
   const elicited = await call({ name: name('test_elicitation'), arguments: { message: 'Who are you?' } });
-  await client.setLoggingLevel('debug');
-  await call({ name: name('test_tool_with_logging'), arguments: {} });
+  const twice = await call({ name: name('test_input_required_result_multi_round'), arguments: {} });
+  // Without sessions, each request says for itself what it wants to hear.
+  const modern = protocol() >= '2026';
+  const _meta = modern ? { 'io.modelcontextprotocol/logLevel': 'debug' } : undefined;
+  if (!modern) await client.setLoggingLevel('debug');
+  await call({ name: name('test_tool_with_logging'), arguments: {}, ...(_meta && { _meta }) });
   await new Promise(resolve => setTimeout(resolve, 300));
   const completed = await client.complete({
     ref: { type: 'ref/prompt', name: name('test_prompt_with_arguments') }, argument: { name: 'arg1', value: 'par' },
@@ -39,6 +52,7 @@ export async function converse({ client, call, logs, prefix, protocol }) {
     prompt: prompt.messages[0].content.text,
     progress,
     elicited: elicited.content[0].text,
+    twice: twice.content[0].text,
     logs,
     completed: completed.completion.values,
   };

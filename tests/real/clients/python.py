@@ -1,6 +1,6 @@
-"""A conversation with the fixture through the Python client, in its default mode: python.py URL [PREFIX]
+"""A conversation with the fixture through the Python client: python.py URL [PREFIX [MODE]]
 
-The default mode asks for revision 2026-07-28 first and must end up where the server is.
+The default mode, `auto`, asks for revision 2026-07-28 first; `legacy` only knows revisions with sessions.
 """
 
 import asyncio
@@ -11,12 +11,17 @@ from mcp import Client
 from mcp import types
 
 
-async def main(url: str, prefix: str = "") -> None:
+# What the user types into a form: the same under every name.
+WORDS = {"username": "ada", "email": "ada@example.org", "name": "ada", "color": "blue"}
+
+
+async def main(url: str, prefix: str = "", mode: str = "auto") -> None:
     logs = []
     progress = []
 
-    async def elicit(_context, _params):
-        return types.ElicitResult(action="accept", content={"username": "ada", "email": "ada@example.org"})
+    async def elicit(_context, params):
+        wanted = params.requested_schema["properties"]
+        return types.ElicitResult(action="accept", content={name: WORDS[name] for name in wanted})
 
     async def log(params):
         logs.append(params.data)
@@ -24,7 +29,8 @@ async def main(url: str, prefix: str = "") -> None:
     async def on_progress(value, _total, _message):
         progress.append(value)
 
-    async with Client(url, elicitation_callback=elicit, logging_callback=log) as client:
+    callbacks = {"elicitation_callback": elicit, "logging_callback": log}
+    async with Client(url, mode=mode, log_level="debug", **callbacks) as client:
         tools = [tool.name for tool in (await client.list_tools()).tools]
         echo = await client.call_tool(prefix + "echo", {"message": "hällo"})
         failed = await client.call_tool(prefix + "test_error_handling", {})
@@ -39,6 +45,7 @@ async def main(url: str, prefix: str = "") -> None:
         prompt = await client.get_prompt(prefix + "test_prompt_with_arguments", {"arg1": "one", "arg2": "two"})
         await client.call_tool(prefix + "test_tool_with_progress", {}, progress_callback=on_progress)
         elicited = await client.call_tool(prefix + "test_elicitation", {"message": "Who are you?"})
+        twice = await client.call_tool(prefix + "test_input_required_result_multi_round", {})
         await client.call_tool(prefix + "test_tool_with_logging", {})
         await asyncio.sleep(0.3)
         reference = types.PromptReference(name=prefix + "test_prompt_with_arguments")
@@ -57,6 +64,7 @@ async def main(url: str, prefix: str = "") -> None:
             "prompt": prompt.messages[0].content.text,
             "progress": progress,
             "elicited": elicited.content[0].text,
+            "twice": twice.content[0].text,
             "logs": logs,
             "completed": completed.completion.values,
         }

@@ -3,13 +3,13 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { ElicitRequestSchema, LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
-import { converse } from './conversation.mjs';
+import { answer, converse } from './conversation.mjs';
 
 const [url, prefix = ''] = process.argv.slice(2);
 const client = new Client({ name: 'typescript-v1', version: '1' }, { capabilities: { elicitation: {} } });
 const transport = new StreamableHTTPClientTransport(new URL(url));
 const logs = [];
-client.setRequestHandler(ElicitRequestSchema, async () => ({ action: 'accept', content: { username: 'ada', email: 'ada@example.org' } }));
+client.setRequestHandler(ElicitRequestSchema, async request => answer(request.params));
 client.setNotificationHandler(LoggingMessageNotificationSchema, note => { logs.push(note.params.data); });
 await client.connect(transport);
 const call = (params, options) => client.callTool(params, undefined, options);
