@@ -59,6 +59,7 @@ impl Gateway {
                     edits.replace(json::place(&response.raw, state), json::quote(&sealed));
                 }
             }
+            Some("task") => self.publish_task(session, backend, &response.raw, &object, edits)?,
             // Whole already, or an extension's.
             Some(kind) if kind != "complete" || !kept || Keeping::is_said(&object) => {}
             _ => {
