@@ -2,6 +2,7 @@
 
 use super::Gateway;
 use super::capabilities::has;
+use super::tasks;
 use crate::backend::{FromServer, Outbound, ServerHello};
 use crate::protocol::{Edits, Notification, Wire, codes, json, method};
 use crate::session::streams::{Noted, Rule, STANDALONE, StreamId};
@@ -89,8 +90,16 @@ impl Gateway {
             }
             method::CANCELLED => return self.withdraw(session, backend, &notification).await,
             method::PROGRESS => return self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownProgressToken),
+            method::TASK_CHANGED | method::TASK_STATUS if session.version().is_modern() => {
+                // Those of older servers are not offered.
+                if &*notification.method == method::TASK_CHANGED {
+                    self.task_changed(session, backend, &notification).await;
+                }
+                return;
+            }
+            method::TASK_CHANGED => return,
             _ => {
-                self.notify(session, stream, Wire::from(notification.raw.clone()), false).await;
+                self.notify(session, stream, tasks::told(session, backend, &notification), false).await;
                 return;
             }
         };

@@ -3,6 +3,7 @@
 use super::Gateway;
 use super::job::{Job, Outcome};
 use super::modern::Level;
+use super::tasks;
 use crate::admission::Room;
 use crate::backend::{BackendError, Call, CallEvent, Outbound};
 use crate::catalog::Published;
@@ -116,6 +117,7 @@ impl Gateway {
                     Some(token) => {
                         let mut edits = Edits::new();
                         edits.replace(token_at, token.raw().clone());
+                        tasks::relate_params(session, backend, &message.raw, message.params_at.clone(), &mut edits);
                         session.streams.note(stream, edits.apply(&message.raw), Rule::Replace(token.clone())).await;
                     }
                     None => self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownProgressToken),
@@ -132,8 +134,9 @@ impl Gateway {
     pub(super) async fn relay_published(self: &Arc<Self>, job: &Job, at: &Arc<Published>, backend: usize, edits: Edits) -> Outcome {
         let limit = job.session().host.backends[backend].timeouts.call;
         match self.relay(job, backend, edits, limit).await {
-            Relayed::Answer(response) => {
-                let edits = self.publish_uris(job.session(), at, backend, &response, &job.request.method).await;
+            Relayed::Answer(response) if response.ok => {
+                let result = (&response.raw, response.body_at.clone());
+                let edits = self.publish_uris(job.session(), at, backend, result, &job.request.method).await;
                 Outcome::Response { response, edits, backend }
             }
             other => other.into_outcome(backend),

@@ -19,6 +19,18 @@ pub struct Question {
     pub progress_token: Option<RequestId>,
     /// The stream that it was sent on.
     pub stream: StreamId,
+    pub about: About,
+}
+
+/// What has to be seen to when a question is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum About {
+    #[default]
+    Other,
+    /// The answer may be a task, which is then this backend's.
+    Task,
+    /// The answer lists tasks, of which only this backend's are for it.
+    Tasks,
 }
 
 /// The open questions of a session, by the number under which the client knows them. Bounded in number and time.

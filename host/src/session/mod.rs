@@ -10,13 +10,15 @@ mod key;
 mod listeners;
 mod registry;
 pub mod streams;
+mod tasks;
 mod virtual_host;
 
-pub use asked::{Asked, Question};
+pub use asked::{About, Asked, Question};
 pub use calls::{Begin, CallControl, Cancel};
 pub use key::{Principal, SessionId, SessionKey};
-pub use listeners::{LISTENS, Listener, Listeners, Topic, Wanted};
+pub use listeners::{LISTENS, Listener, Listeners, Topic, Wanted, Watched};
 pub use registry::{Found, Full, Place, Registry, RegistryLimits};
+pub use tasks::{RunBy, Tasks};
 pub use virtual_host::{LastNames, VirtualHost};
 
 use crate::admission::Ledger;
@@ -51,12 +53,14 @@ pub struct Client {
     pub declares: Declares,
 }
 
-/// The requests that the client is prepared to answer.
+/// The requests that the client is prepared to answer, and tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Declares {
     pub sampling: bool,
     pub elicitation: bool,
     pub roots: bool,
+    /// What its era calls tasks: that it can follow those of servers (2026-07-28), or runs some for them (2025-11-25).
+    pub tasks: bool,
 }
 
 /// Bounds of one session.
@@ -92,6 +96,8 @@ pub struct Session {
     /// What the client is owed, over all its streams.
     pub ledger: Arc<Ledger>,
     pub asked: Asked,
+    /// Only of a client of 2025-11-25.
+    pub known_tasks: Tasks,
     calls: calls::Calls,
     upstreams: OnceLock<Vec<Arc<Upstream>>>,
     /// What each backend said when its part was last told to the client: index as in `host.backends`.
@@ -164,6 +170,7 @@ impl Session {
             streams: Arc::new(Streams::new(limits.replay, ledger.clone())),
             ledger,
             asked: Asked::new(limits.server_requests, limits.answer_timeout),
+            known_tasks: Tasks::default(),
             calls: calls::Calls::new(limits.in_flight),
             upstreams: OnceLock::new(),
             subscriptions: Mutex::default(),

@@ -20,8 +20,6 @@ pub struct Envelope {
     /// JSON text of `clientInfo`, an object.
     pub info: Bytes,
     pub declares: Declares,
-    /// Whether a call may be answered with a task (the extension `io.modelcontextprotocol/tasks`).
-    pub tasks: bool,
     /// JSON text of `logLevel`; without it the client wants no log messages.
     pub level: Option<Bytes>,
 }
@@ -60,8 +58,8 @@ pub fn envelope(headers: &HeaderMap, request: &Request) -> Result<Envelope, Faul
             sampling: declared("sampling").is_some(),
             elicitation: declared("elicitation").is_some(),
             roots: declared("roots").is_some(),
+            tasks: extensions.and_then(|all| all.only(meta::TASKS)).is_some_and(json::is_object),
         },
-        tasks: extensions.and_then(|all| all.only(meta::TASKS)).is_some_and(json::is_object),
         // Kept by themselves: the rest of the message can go.
         capabilities: Bytes::copy_from_slice(capabilities.get().as_bytes()),
         info: info.map_or(Bytes::from_static(UNKNOWN_CLIENT), |info| Bytes::copy_from_slice(info.get().as_bytes())),

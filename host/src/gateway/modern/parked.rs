@@ -131,7 +131,11 @@ impl Gateway {
 /// The call may ask whatever its first request could answer, and a request is never asked what it did not declare: so its retry has to
 /// declare all of that, too.
 fn check_able(begun: Declares, now: Declares) -> Result<(), Refusal> {
-    let kinds = [("sampling", begun.sampling, now.sampling), ("elicitation", begun.elicitation, now.elicitation), ("roots", begun.roots, now.roots)];
+    let kinds = [
+        ("sampling", begun.sampling, now.sampling),
+        ("elicitation", begun.elicitation, now.elicitation),
+        ("roots", begun.roots, now.roots),
+    ];
     let missing = kinds.into_iter().filter(|(_, begun, now)| *begun && !now).map(|(kind, ..)| (kind.to_owned(), serde_json::json!({})));
     let missing: serde_json::Map<_, _> = missing.collect();
     if missing.is_empty() {
