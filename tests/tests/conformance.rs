@@ -61,7 +61,10 @@ const NO_BRIDGE: &[(&str, &str)] = &[
     ("sep-2322-elicitation-complete", "follows from that: the suite does not go on"),
     ("sep-2322-missing-response-rerequests", "answers without the state that goes with them would begin the call a second time"),
     ("sep-2322-ignore-unexpected-params", "the same"),
-    ("sep-2575-server-rejects-undeclared-capability", "a server with sessions is told that the client cannot be asked, and answers what it likes"),
+    (
+        "sep-2575-server-rejects-undeclared-capability",
+        "a server with sessions is told that the client cannot be asked, and answers what it likes",
+    ),
     ("sep-2575-missing-capability-http-400", "follows from that"),
     ("server-sse-streams-functional", "only made of answers that are event streams: a list is answered with JSON"),
 ];

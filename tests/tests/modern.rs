@@ -475,11 +475,7 @@ async fn errors_are_numbered_as_this_era_has_them() {
     read("x://none").id("\"n\"").refused(404, -32601).await;
     let answer = read("x://own").answer().await;
     assert_eq!((answer.status, &answer.error()["code"]), (200, &json!(-31999)), "{}", answer.raw);
-    for (method, params) in [
-        ("tools/call", json!({ "name": "none", "arguments": {} })),
-        ("prompts/get", json!({ "name": "none" })),
-        ("resources/read", json!({ "uri": "none://x" })),
-    ] {
+    for (method, params) in [("tools/call", json!({ "name": "none", "arguments": {} })), ("resources/read", json!({ "uri": "none://x" }))] {
         let error = client.error(method, params).await;
         assert_eq!(error["code"], -32602, "{method}: {error}");
     }

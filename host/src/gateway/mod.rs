@@ -239,7 +239,9 @@ impl Gateway {
             method::RESOURCES_UNSUBSCRIBE => self.run(session, request, credit, extras, |g, job| async move { g.unsubscribe(&job).await }),
             method::COMPLETE => self.run(session, request, credit, extras, |g, job| async move { g.complete(&job).await }),
             method::SET_LEVEL => self.run(session, request, credit, extras, |g, job| async move { g.set_level(&job).await }),
-            method::TASKS_GET | method::TASKS_CANCEL => self.run(session, request, credit, extras, |g, job| async move { g.task(&job).await }),
+            method::TASKS_GET | method::TASKS_CANCEL => {
+                self.run(session, request, credit, extras, |g, job| async move { g.task(&job).await })
+            }
             method::TASKS_UPDATE if session.version().is_modern() => {
                 self.run(session, request, credit, extras, |g, job| async move { g.task(&job).await })
             }
