@@ -262,7 +262,8 @@ async fn two_listens_are_told_apart_and_each_gets_only_what_it_wanted() {
 #[tokio::test]
 async fn nothing_is_told_that_did_not_happen() {
     let (_backend, gateway, client) = behind(Backend::builder("b").tool("t").prompt("p").resource("x://r")).await;
-    let all = json!({ "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true, "resourceSubscriptions": ["x://r"] });
+    let all =
+        json!({ "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true, "resourceSubscriptions": ["x://r"] });
     let (acknowledged, mut events) = client.listen("1", all.clone()).await;
     assert_eq!(acknowledged, all);
     events.quiet_for(QUIET * 3).await;

@@ -83,7 +83,7 @@ impl Gateway {
             if let (Some(own), Some(cursor)) = (own, &cursor) {
                 edits.replace(cursor.at.clone(), json::quote(&own));
             }
-            async move { (backend, self.page_of(job, kind, backend, edits).await) }
+            async move { (backend, self.page_of(job, kind, backend, edits, first).await) }
         });
         let answers = tokio::select! {
             biased;
@@ -115,7 +115,7 @@ impl Gateway {
         }
     }
 
-    async fn page_of(self: &Arc<Self>, job: &Job, kind: Kind, backend: usize, edits: Edits) -> Result<Page, RpcError> {
+    async fn page_of(self: &Arc<Self>, job: &Job, kind: Kind, backend: usize, edits: Edits, first: bool) -> Result<Page, RpcError> {
         let session = job.session();
         let limit = session.host.backends[backend].timeouts.list.min(self.settings.list_timeout);
         // Progress of one of several lists means nothing to the client: the token is not passed on.
@@ -123,6 +123,9 @@ impl Gateway {
         match self.send(job, backend, out, None, limit).await {
             Relayed::Answer(response) if response.ok => {
                 let page = Page::of(kind, &response);
+                if let Ok(page) = &page {
+                    learn(session, kind, backend, page, first);
+                }
                 if let Ok(page) = &page
                     && page.unnamed > 0
                 {
@@ -218,6 +221,7 @@ impl Gateway {
             for _ in 0..WALK_PAGES {
                 let params = cursor.as_ref().map_or("{}".to_owned(), |c| format!("{{\"cursor\":{}}}", json::quote(c)));
                 let page = self.quiet_page(session, kind, backend, Self::own_request(method_of(kind), &params), limit).await?;
+                learn(session, kind, backend, &page, cursor.is_none());
                 items.extend(page.items.into_iter().map(|i| Listing::new(i.name, i.title.as_deref())));
                 match page.next_cursor {
                     Some(next) if Some(&next) != cursor.as_ref() => cursor = Some(next),
@@ -254,6 +258,13 @@ impl Gateway {
                 CallEvent::Progress { .. } => {}
             }
         }
+    }
+}
+
+/// Keeps what a page of tools says of headers, for clients that send these. `first`: it is the first page.
+fn learn(session: &Session, kind: Kind, backend: usize, page: &Page, first: bool) {
+    if kind == Kind::Tool && session.version().is_modern() {
+        session.annotated.learn(backend, page, first && page.next_cursor.is_none());
     }
 }
 
