@@ -556,10 +556,8 @@ async fn errors_are_numbered_as_this_era_has_them() {
     read("x://none").id("\"n\"").refused(404, -32601).await;
     let answer = read("x://own").answer().await;
     assert_eq!((answer.status, &answer.error()["code"]), (200, &json!(-31999)), "{}", answer.raw);
-    for (method, params) in [("tools/call", json!({ "name": "none", "arguments": {} })), ("resources/read", json!({ "uri": "none://x" }))] {
-        let error = client.error(method, params).await;
-        assert_eq!(error["code"], -32602, "{method}: {error}");
-    }
+    let error = client.error("tools/call", call_of("none")).await;
+    assert_eq!(error["code"], -32602, "{error}");
     gateway.stop().await;
 }
 
