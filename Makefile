@@ -13,7 +13,7 @@ help:
 	@echo "make test              format, clippy, unit and end-to-end tests, the conformance suite, real clients and servers"
 	@echo "make bench             what policies cost, side by side"
 	@echo "make stalled           400 sessions, 40 of which stop reading, for a minute; with a chart, and beside another gateway"
-	@echo "make soak              make and delete 20,000 sessions; memory has to return"
+	@echo "make soak              make and delete 20,000 sessions: memory has to return; a minute of refusals: each call runs once"
 	@echo "make field KIT=path    run a field kit against the gateway"
 
 wasm:
@@ -41,7 +41,7 @@ stalled: build
 	$(CARGO) bench --profile dev --workspace --bench stalled
 
 soak: build
-	SOAK_SESSIONS=20000 $(CARGO) test --workspace --test e2e -- memory:: --nocapture --test-threads 1
+	SOAK_SESSIONS=20000 RETRY_SECONDS=60 $(CARGO) test --workspace --test e2e -- memory:: a_client_that_honours_retry_after --nocapture --test-threads 1
 
 field: build
 	LOCKGATE=$(CURDIR)/target/debug/lockgate python3 $(KIT) --gateway lockgate $(ARGS)

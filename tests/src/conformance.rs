@@ -1,11 +1,14 @@
-//! Runs `@modelcontextprotocol/conformance` against a URL and reads what it wrote about every check.
+//! Runs `@modelcontextprotocol/conformance` against a URL, or against the gateway as a client, and reads what it wrote about every check.
 
 use std::{collections::BTreeMap, path::Path};
 
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::{process::Folder, real, within_time};
+use crate::{
+    process::{self, Folder},
+    real, within_time,
+};
 
 /// Verdicts by scenario, check and ordinal (a scenario may report a check more than once).
 pub type Verdicts = BTreeMap<(String, String, usize), Verdict>;
@@ -19,17 +22,29 @@ pub struct Verdict {
 
 /// Runs the frozen requirements of `revision` against the server at `url`.
 pub async fn run(url: &str, revision: &str) -> Verdicts {
+    suite(&["server", "--url", url, "--requirements", revision], &format!("{revision} against {url}")).await
+}
+
+/// Runs one scenario of `revision` with the gateway as the client, driven by `suite-client`.
+pub async fn run_client(scenario: &str, revision: &str) -> Verdicts {
+    let command = process::binary("suite-client");
+    let command = command.to_str().expect("the path is UTF-8");
+    suite(&["client", "--command", command, "--scenario", scenario, "--spec-version", revision], &format!("client {scenario} {revision}"))
+        .await
+}
+
+async fn suite(arguments: &[&str], what: &str) -> Verdicts {
     let folder = Folder::new("conformance");
     let mut command = Command::new(real::node22());
     command.arg(real::module("@modelcontextprotocol/conformance/dist/index.js"));
-    command.args(["server", "--url", url, "--requirements", revision, "-o"]).arg(folder.path());
+    command.args(arguments).arg("-o").arg(folder.path());
     command.kill_on_drop(true);
     let limit = std::time::Duration::from_secs(240);
     let output = within_time(limit, "the conformance suite", command.output()).await.expect("node runs");
     let verdicts = read(folder.path());
     let text = String::from_utf8_lossy(&output.stdout);
-    let end = text.lines().rev().find(|line| line.starts_with("Total:"));
-    println!("conformance {revision} against {url}: {} checks; {}", verdicts.len(), end.unwrap_or("no total"));
+    let end = text.lines().rev().find(|line| line.starts_with("Total:") || line.starts_with("Passed:"));
+    println!("conformance {what}: {} checks; {}", verdicts.len(), end.unwrap_or("no total"));
     assert!(!verdicts.is_empty(), "the suite wrote nothing: {text}{}", String::from_utf8_lossy(&output.stderr));
     verdicts
 }

@@ -334,24 +334,6 @@ async fn an_unknown_version_at_initialize_is_answered_with_the_newest_that_is_sp
 }
 
 #[tokio::test]
-async fn a_client_of_the_modern_era_is_told_to_fall_back() {
-    let (_backend, gateway, _) = setup().await;
-    let meta = json!({ "_meta": {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/clientInfo": { "name": "modern", "version": "1" },
-    } });
-    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "server/discover")];
-    let reply = gateway.mcp().post(&headers, raw::request("1", "server/discover", &meta.to_string())).await;
-    assert_eq!(reply.status, 400);
-    let body = reply.text().await;
-    for code in [-32020, -32021, -32022] {
-        assert!(!body.contains(&code.to_string()), "a modern error would keep the client from falling back: {body}");
-    }
-    gateway.stop().await;
-}
-
-#[tokio::test]
 async fn foreign_origins_and_hosts_are_refused_and_told_which_setting_allows_them() {
     let (backend, gateway, session) = setup().await;
     let before = backend.seen().len();

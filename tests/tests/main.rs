@@ -2,6 +2,7 @@
 
 mod admission;
 mod authors;
+mod backpressure;
 mod conformance;
 mod dependencies;
 mod equipment;
@@ -13,6 +14,7 @@ mod modern;
 mod modern_backends;
 mod modern_principals;
 mod modern_streams;
+mod modern_upstream;
 mod names;
 mod parked;
 mod policies;

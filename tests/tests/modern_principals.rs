@@ -162,7 +162,7 @@ async fn a_list_of_one_principal_is_never_served_to_another() {
 
 #[tokio::test]
 async fn what_one_principal_may_not_see_another_does_not_show_it() {
-    let policies = "virtual_hosts:\n  /mcp:\n    policies:\n      - name: filter\n        config: { rules: [{ things: \"*/t\", who: { principals: [x] }, do: allow }, { things: \"*\", do: deny }] }\n      - namespace\n";
+    let policies = "virtual_hosts:\n  /mcp:\n    policies:\n      - name: filter\n        config: { rules: [{ things: \"one/t\", who: { principals: [x] }, do: allow }, { things: \"one/*\", do: deny }] }\n      - namespace\n";
     let (_backend, gateway, [x, y]) = two(Backend::builder("b").tool("t"), policies).await;
     for _ in 0..2 {
         assert_eq!(x.names("tools/list", "tools").await, ["t"]);

@@ -113,7 +113,8 @@ async fn log_messages_outside_of_a_call_reach_nobody() {
     let caller = client.clone();
     let call = tokio::spawn(async move { caller.request("tools/call", params).meta(LEVEL, json!("debug")).answer().await });
     backend.saw("tools/call", 2).await;
-    let push = backend.push(&session, &raw::notification("notifications/message", r#"{"level":"error","data":"stray"}"#));
+    let stray = raw::notification("notifications/message", r#"{"level":"error","data":"stray"}"#);
+    let push = backend.push(&session, &stray);
     // A gateway that holds no stream of its own there hears nothing, which is as good.
     let _ = tokio::time::timeout(QUIET, push).await;
     let answer = call.await.expect("no panic");
@@ -259,8 +260,20 @@ async fn two_listens_are_told_apart_and_each_gets_only_what_it_wanted() {
 }
 
 #[tokio::test]
+async fn nothing_is_told_that_did_not_happen() {
+    let (_backend, gateway, client) = behind(Backend::builder("b").tool("t").prompt("p").resource("x://r")).await;
+    let all =
+        json!({ "toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true, "resourceSubscriptions": ["x://r"] });
+    let (acknowledged, mut events) = client.listen("1", all.clone()).await;
+    assert_eq!(acknowledged, all);
+    events.quiet_for(QUIET * 3).await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn only_what_a_backend_can_tell_is_acknowledged() {
-    let builder = Backend::builder("b").tool("t").capabilities(r#"{"tools":{"listChanged":true}}"#);
+    let refuse = |call: Call| async move { call.error(-32601, "Method not found") };
+    let builder = Backend::builder("b").tool("t").capabilities(r#"{"tools":{"listChanged":true}}"#).on("resources/subscribe", refuse);
     let (_backend, gateway, client) = behind(builder).await;
     let wanted = json!({ "toolsListChanged": true, "resourceSubscriptions": ["x://nowhere"] });
     let (acknowledged, _events) = client.listen("1", wanted).await;
@@ -347,7 +360,8 @@ async fn a_listen_ends_with_a_result_when_the_gateway_stops() {
 #[tokio::test]
 async fn changed_policies_are_heard_on_a_listen() {
     let backend = Backend::with_tools("b", &["t"]).await;
-    let yaml = |aliases: &str| format!("{}virtual_hosts:\n  /mcp: {{ aliases: {{ {aliases} }} }}\n", http_backends(&[("one", &backend.url())]));
+    let yaml =
+        |aliases: &str| format!("{}virtual_hosts:\n  /mcp: {{ aliases: {{ {aliases} }} }}\n", http_backends(&[("one", &backend.url())]));
     let gateway = Gateway::start(&yaml("")).await;
     let client = Modern::new(gateway.mcp());
     assert_eq!(client.names("tools/list", "tools").await, ["t"]);
@@ -368,7 +382,9 @@ async fn a_legacy_and_a_modern_client_on_one_endpoint_see_nothing_of_each_other(
         let (who, token) = (call.seen.arguments_raw().to_owned(), call.progress_token().expect("a token"));
         let stream = call.stream();
         for step in 1..=5 {
-            stream.notify("notifications/progress", &format!(r#"{{"progressToken":{token},"progress":{step},"message":"{step}","x":{who}}}"#)).await;
+            stream
+                .notify("notifications/progress", &format!(r#"{{"progressToken":{token},"progress":{step},"message":"{step}","x":{who}}}"#))
+                .await;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         stream.answer(&format!(r#"{{"content":[],"structuredContent":{who}}}"#)).await;
@@ -392,7 +408,8 @@ async fn a_legacy_and_a_modern_client_on_one_endpoint_see_nothing_of_each_other(
     let upstreams: Vec<_> = backend.seen_of("tools/call").into_iter().map(|seen| seen.session).collect();
     assert_ne!(upstreams[0], upstreams[1]);
     // What the backend says in the session of the one is not for the other.
-    let of_legacy = backend.seen_of("tools/call").iter().find(|seen| seen.arguments_raw().contains("legacy")).and_then(|seen| seen.session.clone());
+    let of_legacy =
+        backend.seen_of("tools/call").iter().find(|seen| seen.arguments_raw().contains("legacy")).and_then(|seen| seen.session.clone());
     backend.push(&of_legacy.expect("a session"), &changed("tools")).await;
     own.method("notifications/tools/list_changed").await;
     listening.quiet_for(QUIET).await;

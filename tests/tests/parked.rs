@@ -17,7 +17,8 @@ use lockgate_tests::{
 };
 use serde_json::{Map, Value, json};
 
-const QUESTION: &str = r#"{"message":"\u0041?","requestedSchema":{"type":"object","properties":{"n":{"type":"number","default":1.0}}},"x":{"z":1,"a":1e2}}"#;
+const QUESTION: &str =
+    r#"{"message":"\u0041?","requestedSchema":{"type":"object","properties":{"n":{"type":"number","default":1.0}}},"x":{"z":1,"a":1e2}}"#;
 
 /// Asks once, and answers with the response as it came.
 async fn asks(call: Call) {
@@ -147,7 +148,9 @@ async fn every_kind_of_question_in_every_method_that_may_ask() {
         };
         let text = json!(response);
         match method.as_str() {
-            "prompts/get" => stream.answer(&format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":{text}}}}}]}}"#)).await,
+            "prompts/get" => {
+                stream.answer(&format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":{text}}}}}]}}"#)).await
+            }
             "resources/read" => stream.answer(&format!(r#"{{"contents":[{{"uri":"x://r","text":{text}}}]}}"#)).await,
             _ => stream.answer(&format!(r#"{{"content":[{{"type":"text","text":{text}}}]}}"#)).await,
         }
@@ -380,7 +383,8 @@ async fn a_state_serves_once() {
     refused(&parked.complete(&client, &accept(2)).await);
     // Both at the same time: one of them is answered, whichever.
     let parked = park(&client, json!({})).await;
-    let (one, two) = tokio::join!(parked.complete(&client, &accept(1)), parked.complete(&client, &accept(2)));
+    let (given, also) = (accept(1), accept(2));
+    let (one, two) = tokio::join!(parked.complete(&client, &given), parked.complete(&client, &also));
     let (done, not): (Vec<_>, Vec<_>) = [one, two].into_iter().partition(|answer| answer.message().result.is_some());
     assert_eq!((done.len(), not.len()), (1, 1), "{done:?} {not:?}");
     refused(&not[0]);
@@ -394,7 +398,9 @@ async fn a_state_belongs_to_its_tool_and_arguments() {
     let gateway = one(&backend, "").await;
     let client = able(&gateway);
     let parked = park(&client, json!({ "k": 1 })).await;
-    for (name, arguments) in [("other", json!({ "k": 1 })), ("ask", json!({ "k": 2 })), ("ask", json!({})), ("ask", json!({ "k": 1, "l": 1 }))] {
+    for (name, arguments) in
+        [("other", json!({ "k": 1 })), ("ask", json!({ "k": 2 })), ("ask", json!({})), ("ask", json!({ "k": 1, "l": 1 }))]
+    {
         let mut params = parked.retry(&accept(1));
         params["name"] = json!(name);
         params["arguments"] = arguments;
@@ -445,13 +451,9 @@ async fn parked_calls_are_bounded_in_all() {
     let gateway = one(&backend, "modern: { parked: 2 }\n").await;
     let client = able(&gateway);
     let (first, second) = (park(&client, json!({ "n": 1 })).await, park(&client, json!({ "n": 2 })).await);
-    let error = client.error("tools/call", json!({ "name": "ask", "arguments": { "n": 3 } })).await;
-    assert!(error["code"].is_i64() && error["message"].is_string(), "{error}");
-    eventually("the backend is told", || {
-        let answered = backend.seen().iter().any(|seen| seen.method.is_none() && seen.message().error.is_some());
-        (answered || !backend.seen_of("notifications/cancelled").is_empty()).then_some(())
-    })
-    .await;
+    // The server is told that it cannot ask, and says what it says then.
+    let result = client.call("ask", json!({ "n": 3 })).await;
+    assert!(result["structuredContent"]["response"]["error"]["code"].is_i64(), "{result}");
     for (n, parked) in [(1, &first), (2, &second)] {
         let answer = parked.complete(&client, &accept(n)).await;
         assert_eq!(answer.result()["structuredContent"]["response"]["result"], accept(n), "{}", answer.raw);
@@ -468,7 +470,8 @@ async fn parked_calls_of_one_principal_leave_room_for_another() {
     let client = |token: &str| Modern::new(gateway.mcp().with_bearer(token)).able(json!({ "elicitation": {} }));
     let (x, y) = (client(TOKEN_X), client(TOKEN_Y));
     let first = park(&x, json!({ "n": 1 })).await;
-    x.error("tools/call", json!({ "name": "ask", "arguments": { "n": 2 } })).await;
+    let result = x.call("ask", json!({ "n": 2 })).await;
+    assert!(result["structuredContent"]["response"]["error"]["code"].is_i64(), "{result}");
     let of_y = park(&y, json!({ "n": 3 })).await;
     first.complete(&x, &accept(1)).await.result();
     of_y.complete(&y, &accept(3)).await.result();
@@ -498,13 +501,17 @@ async fn a_client_is_only_asked_what_it_said_it_can_answer() {
 
 #[tokio::test]
 async fn a_retry_may_not_be_able_to_less_than_the_call_that_was_asked() {
-    // The next question would go to a client that says it cannot be asked; so much may be an error, but nothing may hang.
+    // The next question would go to a client that says it cannot be asked.
     let backend = Backend::builder("b").tool("ask").on("tools/call", asks_twice).start().await;
     let gateway = one(&backend, "").await;
     let parked = park(&able(&gateway), json!({})).await;
     let less = Modern::new(gateway.mcp()).able(json!({ "elicitation": {} }));
     let answer = parked.complete(&less, &accept(1)).await;
-    assert!(!answer.raw.contains("sampling/createMessage"), "{}", answer.raw);
+    assert_eq!((answer.status, &answer.error()["code"]), (400, &json!(-32021)), "{}", answer.raw);
+    assert!(answer.error()["data"]["requiredCapabilities"]["sampling"].is_object(), "{}", answer.raw);
+    // As the client that it was, it goes on.
+    let answer = parked.complete(&able(&gateway), &accept(1)).await;
+    assert_eq!(answer.result()["resultType"], "input_required", "{}", answer.raw);
     gateway.stop().await;
 }
 

@@ -31,7 +31,8 @@ fn working(name: &'static str) -> Builder {
         }
     });
     let builder = builder.on("tasks/get", move |call: Call| async move {
-        let known = member(call.seen.params_raw(), "taskId") == Some(r#""task 1""#) || member(call.seen.params_raw(), "taskId") == Some(r#""task \u0031""#);
+        let known = member(call.seen.params_raw(), "taskId") == Some(r#""task 1""#)
+            || member(call.seen.params_raw(), "taskId") == Some(r#""task \u0031""#);
         if known {
             call.result(&format!(
                 r#"{{"resultType":"complete",{task},"status":"completed","result":{{"content":[{{"type":"text","text":"{name}"}}]}}}}"#
@@ -133,7 +134,8 @@ async fn a_legacy_server_offers_no_tasks_to_a_modern_client() {
 
 #[tokio::test]
 async fn tasks_of_legacy_revisions_pass_between_a_client_and_a_server_with_sessions() {
-    let task = r#"{"taskId":"task 1","status":"working","createdAt":"2025-11-25T00:00:00Z","lastUpdatedAt":"2025-11-25T00:00:00Z","ttl":60000}"#;
+    let task =
+        r#"{"taskId":"task 1","status":"working","createdAt":"2025-11-25T00:00:00Z","lastUpdatedAt":"2025-11-25T00:00:00Z","ttl":60000}"#;
     let capabilities = r#"{"tools":{},"tasks":{"list":{},"cancel":{},"requests":{"tools":{"call":{}}}}}"#;
     let backend = Backend::builder("b")
         .tool("t")

@@ -133,7 +133,7 @@ mod tests {
 
     async fn get(admin: &Admin, host: &str, method: &str, path: &str) -> (u16, String) {
         let request = Request::builder().method(method).uri(path).header("host", host).body(Empty::<Bytes>::new()).unwrap();
-        let response = admin.handle(request, ([127, 0, 0, 1], 1).into()).await;
+        let response = admin.handle(request, &Peer { address: ([127, 0, 0, 1], 1).into(), own: Arc::default() }).await;
         let status = response.status().as_u16();
         (status, String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
     }

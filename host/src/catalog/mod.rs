@@ -4,8 +4,8 @@
 //! it from lists and asks it.
 
 pub mod cursor;
-pub mod keeping;
 pub mod items;
+pub mod keeping;
 mod names;
 mod published;
 pub mod template;

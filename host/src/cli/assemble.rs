@@ -2,7 +2,7 @@
 //! connects to nothing.
 
 use crate::backend::{self, HttpClient};
-use crate::config::{Config, Problem, Problems, Target, Transport, VirtualHost};
+use crate::config::{Config, Problem, Problems, StateKey, Target, Transport, VirtualHost};
 use crate::gateway::{Gateway, ParkedLimits, Settings};
 use crate::policies::Plane;
 use crate::session::streams::ReplayLimits;
@@ -107,10 +107,10 @@ fn settings(config: &Config) -> Settings {
         claims: config.auth.claims().clone(),
         probe: config.admission.probe,
         parked: ParkedLimits {
-            total: 1024,
-            per_principal: 64,
-            time: std::time::Duration::from_secs(600),
+            total: config.modern.parked,
+            per_principal: config.modern.parked_per_principal,
+            time: config.modern.parked_time,
         },
-        state_key: None,
+        state_key: config.modern.state_key.as_ref().map(StateKey::expose),
     }
 }

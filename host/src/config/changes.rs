@@ -40,6 +40,7 @@ pub fn restart_keys(running: &Config, new: &Config) -> Vec<String> {
     key(running.session == new.session, "session".into());
     key(running.limits == new.limits, "limits".into());
     key(running.admission == new.admission, "admission".into());
+    key(running.modern == new.modern, "modern".into());
     key(running.http == new.http, "http".into());
     key(running.log == new.log, "log".into());
     key(running.shutdown == new.shutdown, "shutdown".into());
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn everything_else_is_named_by_its_key() {
-        let after = "listen: 127.0.0.1:9\nadmin: off\nadmin_token: 0123456789abcdef\nbackends: { a: { url: http://127.0.0.1:7/mcp }, c: { url: http://127.0.0.1:2/mcp } }\nvirtual_hosts: { /mcp: { instructions: x }, /other: { backends: [c] } }\npolicy: { cache: off, instances: 7, watch: off, probation: 0 }\nauth: { tokens: [{ principal: a, token: 0123456789abcdef }] }\nsession: { idle_timeout: 1s }\nlimits: { in_flight: 1 }\nhttp: { allowed_hosts: [x] }\nlog: { format: json }\nshutdown: { grace: 1s }\n";
+        let after = "listen: 127.0.0.1:9\nadmin: off\nadmin_token: 0123456789abcdef\nbackends: { a: { url: http://127.0.0.1:7/mcp }, c: { url: http://127.0.0.1:2/mcp } }\nvirtual_hosts: { /mcp: { instructions: x }, /other: { backends: [c] } }\npolicy: { cache: off, instances: 7, watch: off, probation: 0 }\nauth: { tokens: [{ principal: a, token: 0123456789abcdef }] }\nsession: { idle_timeout: 1s }\nlimits: { in_flight: 1 }\nmodern: { parked: 1 }\nhttp: { allowed_hosts: [x] }\nlog: { format: json }\nshutdown: { grace: 1s }\n";
         let mut found = keys(&format!("{PLAIN}policy: {{ cache: ./elsewhere }}\n"), after);
         let mut expected = [
             "listen",
@@ -91,6 +92,7 @@ mod tests {
             "auth",
             "session",
             "limits",
+            "modern",
             "http",
             "log",
             "shutdown",

@@ -55,6 +55,8 @@ pub struct File {
     pub limits: Option<LimitsFile>,
     /// What a client may be owed that it does not read, before its session's requests are refused.
     pub admission: Option<AdmissionFile>,
+    /// Clients of 2026-07-28, which have no sessions: what is kept between two of their requests.
+    pub modern: Option<ModernFile>,
     /// Which `Host` and `Origin` headers are accepted (protection against DNS rebinding and foreign web pages).
     pub http: Option<HttpFile>,
     /// What is logged, to standard error.
@@ -266,6 +268,28 @@ pub struct AdmissionFile {
     /// client may ignore pings without being at fault.
     #[schemars(extend("default" = "none"))]
     pub probe: Option<MaybeTime>,
+}
+
+/// Clients of 2026-07-28, which have no sessions: what is kept between two of their requests. A server of an older revision that asks something
+/// in the middle of a call has its call parked, until the client repeats the request with its answers.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Modern clients")]
+pub struct ModernFile {
+    /// The key under which `requestState` and task ids are sealed: 32 bytes as 64 hexadecimal digits or in Base64, best from the environment,
+    /// `"${STATE_KEY}"`; `openssl rand -hex 32` makes one. Absent: one is made at each start, and what was sealed before a restart, or by
+    /// another instance, is refused. Instances that share a key accept each other's `requestState` and task ids; a call that is parked is found
+    /// only where it is parked.
+    pub state_key: Option<Secret>,
+    /// Calls parked in the whole process. At the bound a question of a server is answered with an error. 1 to 65536.
+    #[schemars(range(min = 1, max = 65536), extend("default" = 1024))]
+    pub parked: Option<u64>,
+    /// Calls parked for one principal. 1 to 65536, at most `parked`.
+    #[schemars(range(min = 1, max = 65536), extend("default" = 64))]
+    pub parked_per_principal: Option<u64>,
+    /// How long a call stays parked; then it is cancelled at its server, and its `requestState` is worth nothing. 1s to 24h.
+    #[schemars(extend("default" = "10m"))]
+    pub parked_time: Option<Time>,
 }
 
 /// Which `Host` and `Origin` headers are accepted.

@@ -32,12 +32,12 @@ pub use changes::restart_keys;
 pub use file::{AdminAddress, parse_address};
 pub use hosts::HttpConfig;
 pub use model::{
-    AdmissionConfig, Alias, AliasKind, Backend, Config, DEFAULT_POLICIES, Limits, LogConfig, LogFormat, PolicyConfig, PolicyRef,
-    PolicySource, SHIPPED_POLICIES, SessionConfig, ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
+    AdmissionConfig, Alias, AliasKind, Backend, Config, DEFAULT_POLICIES, Limits, LogConfig, LogFormat, ModernConfig, PolicyConfig,
+    PolicyRef, PolicySource, SHIPPED_POLICIES, SessionConfig, ShutdownConfig, Target, Timeouts, Transport, VirtualHost,
 };
 pub use problem::{Place, Problem, Problems};
 pub use resolve::{Overrides, default_cache};
-pub use secret::Secret;
+pub use secret::{Secret, StateKey};
 pub use units::{parse_duration, parse_size, show_duration, show_size};
 
 use mcp_servers::McpServersFile;

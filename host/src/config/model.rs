@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::auth::{AdminToken, Auth};
 use super::hosts::HttpConfig;
 use super::problem::Place;
-use super::secret::Secret;
+use super::secret::{Secret, StateKey};
 
 /// Policies that are part of the binary, by the name that the file uses.
 pub const SHIPPED_POLICIES: &[&str] = &["alias", "filter", "namespace", "route"];
@@ -41,6 +41,7 @@ pub struct Config {
     pub session: SessionConfig,
     pub limits: Limits,
     pub admission: AdmissionConfig,
+    pub modern: ModernConfig,
     pub http: HttpConfig,
     pub log: LogConfig,
     pub shutdown: ShutdownConfig,
@@ -211,6 +212,18 @@ pub struct AdmissionConfig {
     pub probe: Option<Duration>,
 }
 
+/// What is kept between two requests of clients that have no session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModernConfig {
+    /// `None`: a key is made at each start.
+    pub state_key: Option<StateKey>,
+    /// Parked calls of the process.
+    pub parked: usize,
+    /// Never more than `parked`.
+    pub parked_per_principal: usize,
+    pub parked_time: Duration,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfig {
     pub format: LogFormat,
@@ -289,6 +302,12 @@ impl Default for AdmissionConfig {
             teardown_after: Duration::from_secs(30),
             probe: None,
         }
+    }
+}
+
+impl Default for ModernConfig {
+    fn default() -> Self {
+        ModernConfig { state_key: None, parked: 1024, parked_per_principal: 64, parked_time: Duration::from_secs(10 * 60) }
     }
 }
 

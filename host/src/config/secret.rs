@@ -1,4 +1,4 @@
-//! Text that must not be seen: tokens, header values, environment of children.
+//! What must not be seen: tokens, header values, environment of children, keys.
 //!
 //! `Debug` and `Display` print `[redacted]`, so that a log line or an error that holds one by accident says nothing.
 
@@ -12,6 +12,10 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
+/// The key under which state that clients carry is sealed; [`StateKey::expose`] is the only way to it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StateKey([u8; 32]);
+
 // === impl Secret ===
 
 impl Secret {
@@ -22,6 +26,23 @@ impl Secret {
     /// The content. Call it where it goes onto the wire or into a child's environment, and nowhere else.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+}
+
+impl StateKey {
+    pub(super) fn new(key: [u8; 32]) -> Self {
+        StateKey(key)
+    }
+
+    /// The key. For who seals with it, and nobody else.
+    pub fn expose(&self) -> [u8; 32] {
+        self.0
+    }
+}
+
+impl fmt::Debug for StateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[redacted]")
     }
 }
 
@@ -65,5 +86,6 @@ mod tests {
         let secret = Secret::new("hunter2");
         assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "[redacted] [redacted] Some([redacted])");
         assert_eq!(secret.expose(), "hunter2");
+        assert_eq!(format!("{:?}", StateKey::new([7; 32])), "[redacted]");
     }
 }

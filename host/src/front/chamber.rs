@@ -57,6 +57,11 @@ impl Verified<'_> {
         Ok(session)
     }
 
+    /// Whether the request says anything of a session, be it nonsense.
+    pub fn is_named(&self) -> bool {
+        !matches!(self.named, Named::Absent)
+    }
+
     /// Whether the request names a live session of its own principal.
     pub fn names_live_session(&self) -> bool {
         matches!(&self.named, Named::Id(id) if self.find(id).is_some())

@@ -1,6 +1,6 @@
 //! DELETE: the client ends its session (2025-11-25 transports, "Session Management").
 
-use super::chamber::{Named, Verified};
+use super::chamber::Verified;
 use super::refused::Refused;
 use super::respond::{self, Response};
 use super::{Front, classify};
@@ -8,7 +8,7 @@ use http::StatusCode;
 
 impl Front {
     pub(super) async fn delete(&self, verified: &Verified<'_>) -> Result<Response, Refused> {
-        if classify::names_modern(verified.headers) && matches!(verified.named, Named::Absent) {
+        if classify::names_modern(verified.headers) {
             return Err(Refused::MethodOfSessions);
         }
         let session = verified.session(None)?;

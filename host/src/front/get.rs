@@ -2,7 +2,7 @@
 //! Server" and "Resumability and Redelivery").
 
 use super::accept::Accepts;
-use super::chamber::{Named, Verified};
+use super::chamber::Verified;
 use super::refused::Refused;
 use super::respond::{self, Response};
 use super::{Front, classify, sse};
@@ -13,7 +13,7 @@ use http::StatusCode;
 
 impl Front {
     pub(super) fn get(&self, verified: &Verified<'_>) -> Result<Response, Refused> {
-        if classify::names_modern(verified.headers) && matches!(verified.named, Named::Absent) {
+        if classify::names_modern(verified.headers) {
             return Err(Refused::MethodOfSessions);
         }
         if !Accepts::read(verified.headers).events {

@@ -1,7 +1,7 @@
 //! POST: one message from the client (2025-11-25 transports, "Sending Messages to the Server").
 
 use super::accept::Accepts;
-use super::chamber::{Named, Verified};
+use super::chamber::Verified;
 use super::classify::{self, Class};
 use super::refused::Refused;
 use super::respond::{self, Response};
@@ -23,11 +23,22 @@ impl Front {
         let accepts = Accepts::read(verified.headers);
         check_content(verified.headers)?;
         let raw = without_mark(body::read(body, verified.headers, self.body_limit, body::PACE).await?);
+        let stray = classify::stray(verified.headers, verified.is_named());
         if let Some(messages) = split(&raw) {
+            if stray {
+                return Err(Refused::Batch);
+            }
             return batch::post(self, verified, accepts, messages?).await;
         }
         match Incoming::parse(raw)? {
             Incoming::Request(request) => self.request(verified, accepts, request).await,
+            // 2026-07-28 has none that a client sends over HTTP, so there is nothing that it could be about. Clients that send one all the
+            // same, such as a cancellation beside the stream that they close, need not hear of an error.
+            Incoming::Notification(notification) if stray => {
+                tracing::debug!(method = %notification.method, "a notification without a session is ignored");
+                Ok(respond::empty(StatusCode::ACCEPTED))
+            }
+            Incoming::Response(_) if stray => Err(Refused::ModernResponse),
             Incoming::Notification(notification) => {
                 let session = verified.session(None)?;
                 self.notify(&session, notification).await;
@@ -44,8 +55,7 @@ impl Front {
     async fn request(&self, verified: &Verified<'_>, accepts: Accepts, request: Request) -> Result<Response, Refused> {
         tracing::Span::current().record("rpc", &*request.method);
         accepts.check_answer()?;
-        let named = !matches!(verified.named, Named::Absent);
-        match classify::request(verified.headers, named, &request) {
+        match classify::request(verified.headers, verified.is_named(), &request) {
             Class::Initialize => self.initialize(verified, accepts, request).await,
             Class::ModernInitialize => Err(Refused::ModernInitialize(request.id)),
             Class::Modern => self.modern(verified, accepts, request).await,

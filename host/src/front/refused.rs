@@ -60,6 +60,8 @@ pub enum Refused {
         id: RequestId,
     },
     ModernInitialize(RequestId),
+    /// A response, in the era in which servers ask nothing that it could answer.
+    ModernResponse,
     /// `Last-Event-ID` is not one of ours, or what it names is not kept any more.
     EventId,
     /// The gateway did not take the request.

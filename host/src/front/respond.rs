@@ -159,6 +159,11 @@ impl From<Refused> for Told {
             Refused::ModernInitialize(id) => {
                 Told::new(S::NOT_FOUND, codes::METHOD_NOT_FOUND, "`initialize` does not exist in the revision that the request names; where `params.protocolVersion` names an earlier one it does").to(Some(id))
             }
+            Refused::ModernResponse => Told::new(
+                S::BAD_REQUEST,
+                codes::INVALID_REQUEST,
+                "in the revision that the header names no request of a server waits for a response: answers go into `params.inputResponses` of the repeated request",
+            ),
             Refused::EventId => {
                 Told::new(S::BAD_REQUEST, codes::INVALID_REQUEST, "Last-Event-ID names no event that is still kept in this session: open a new stream without it, and repeat what was not answered")
             }

@@ -28,7 +28,11 @@ pub(super) enum Outcome {
     /// The whole answer message, under the client's id and in its form.
     Answer(Wire),
     /// The answer of a backend, and what has to change in it for the client.
-    Response { response: Response, edits: Edits, backend: usize },
+    Response {
+        response: Response,
+        edits: Edits,
+        backend: usize,
+    },
     Error(RpcError),
     /// The client cancelled it: no answer is sent ("SHOULD NOT send a response for the cancelled request").
     Cancelled,

@@ -224,18 +224,24 @@ impl Gateway {
             }
             method::TOOLS_LIST => self.run(session, request, credit, extras, |g, job| async move { g.list(&job, Kind::Tool).await }),
             method::PROMPTS_LIST => self.run(session, request, credit, extras, |g, job| async move { g.list(&job, Kind::Prompt).await }),
-            method::RESOURCES_LIST => self.run(session, request, credit, extras, |g, job| async move { g.list(&job, Kind::Resource).await }),
+            method::RESOURCES_LIST => {
+                self.run(session, request, credit, extras, |g, job| async move { g.list(&job, Kind::Resource).await })
+            }
             method::RESOURCES_TEMPLATES_LIST => {
                 self.run(session, request, credit, extras, |g, job| async move { g.list(&job, Kind::ResourceTemplate).await })
             }
             method::TOOLS_CALL => self.run(session, request, credit, extras, |g, job| async move { g.call_named(&job, Kind::Tool).await }),
-            method::PROMPTS_GET => self.run(session, request, credit, extras, |g, job| async move { g.call_named(&job, Kind::Prompt).await }),
+            method::PROMPTS_GET => {
+                self.run(session, request, credit, extras, |g, job| async move { g.call_named(&job, Kind::Prompt).await })
+            }
             method::RESOURCES_READ => self.run(session, request, credit, extras, |g, job| async move { g.read_resource(&job).await }),
             method::RESOURCES_SUBSCRIBE => self.run(session, request, credit, extras, |g, job| async move { g.subscribe(&job).await }),
             method::RESOURCES_UNSUBSCRIBE => self.run(session, request, credit, extras, |g, job| async move { g.unsubscribe(&job).await }),
             method::COMPLETE => self.run(session, request, credit, extras, |g, job| async move { g.complete(&job).await }),
             method::SET_LEVEL => self.run(session, request, credit, extras, |g, job| async move { g.set_level(&job).await }),
-            method::TASKS_GET | method::TASKS_CANCEL => self.run(session, request, credit, extras, |g, job| async move { g.task(&job).await }),
+            method::TASKS_GET | method::TASKS_CANCEL => {
+                self.run(session, request, credit, extras, |g, job| async move { g.task(&job).await })
+            }
             method::TASKS_UPDATE if session.version().is_modern() => {
                 self.run(session, request, credit, extras, |g, job| async move { g.task(&job).await })
             }

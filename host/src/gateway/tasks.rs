@@ -122,7 +122,10 @@ impl Gateway {
         if hellos(session).any(|(_, h)| takes_tasks(&h)) {
             return Err(RpcError::new(
                 codes::METHOD_NOT_FOUND,
-                format!("this tool cannot be called as a task: its server (`{}`) takes none that this client could follow", upstream.name()),
+                format!(
+                    "this tool cannot be called as a task: its server (`{}`) takes none that this client could follow",
+                    upstream.name()
+                ),
             ));
         }
         // Nobody said that there are tasks ("Task Support and Handling": to be processed normally).
@@ -277,7 +280,8 @@ pub(super) fn without_support(page: &mut Page) {
     }
     let mut edits = Edits::new();
     for item in &page.items {
-        let execution = Object::parse(&page.raw[item.at.clone()]).ok().and_then(|tool| tool.only("execution").filter(|e| json::is_object(e)));
+        let execution =
+            Object::parse(&page.raw[item.at.clone()]).ok().and_then(|tool| tool.only("execution").filter(|e| json::is_object(e)));
         if let Some(execution) = execution {
             // Read as an object a line before.
             let _ = splice(&page.raw, json::place(&page.raw, execution), |name| name == "taskSupport", "", &mut edits);

@@ -60,7 +60,7 @@ impl Call {
 
     /// Answers with a raw result.
     pub fn result(self, result: &str) {
-        let message = raw::result(&self.id(), result);
+        let message = raw::result(&self.id(), &of_its_era(&self.seen, result));
         self.message(&message);
     }
 
@@ -107,7 +107,7 @@ impl Call {
                 sender
             }
         };
-        Stream { id, session, sender, state: self.state, answered: self.answered }
+        Stream { id, session, sender, state: self.state, answered: self.answered, seen: self.seen }
     }
 }
 
@@ -118,6 +118,7 @@ pub struct Stream {
     sender: mpsc::Sender<Bytes>,
     state: Arc<State>,
     answered: Arc<AtomicBool>,
+    seen: Seen,
 }
 
 impl Stream {
@@ -149,7 +150,11 @@ impl Stream {
     /// Sends the result of the request and ends the stream.
     pub async fn answer(self, result: &str) {
         self.answered.store(true, Ordering::SeqCst);
-        let _ = self.send(&raw::result(&self.id, result)).await;
+        let _ = self.send(&raw::result(&self.id, &of_its_era(&self.seen, result))).await;
+    }
+
+    pub(super) fn sender(&self) -> mpsc::Sender<Bytes> {
+        self.sender.clone()
     }
 
     /// True when the client has closed the stream.
@@ -160,6 +165,17 @@ impl Stream {
     /// Waits until the client closes the stream.
     pub async fn closed(&self) {
         self.sender.closed().await;
+    }
+}
+
+/// A result says in the modern era what kind it is of.
+fn of_its_era(seen: &Seen, result: &str) -> String {
+    match result.strip_prefix('{') {
+        Some(rest) if seen.is_modern() && !result.contains("\"resultType\"") => {
+            let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
+            format!("{{\"resultType\":\"complete\"{comma}{rest}")
+        }
+        _ => result.to_owned(),
     }
 }
 

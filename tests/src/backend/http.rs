@@ -21,6 +21,7 @@ use super::{
     Call, Seen, State,
     call::{Body, Out, set, stream_response},
     lock,
+    modern::{self, Era},
 };
 use crate::raw::{self, Message};
 
@@ -61,6 +62,7 @@ async fn serve(state: Arc<State>, request: Request<Incoming>) -> Result<Response
     }
     match (seen.verb.as_str(), seen.path.as_str()) {
         ("POST", "/mcp") => post(state, seen).await,
+        ("GET" | "DELETE", "/mcp") if state.built.era == Era::Modern => Ok(plain(405, "POST only")),
         ("GET", "/mcp") => Ok(get(&state, &seen)),
         ("DELETE", "/mcp") => {
             let gone = seen.session.and_then(|id| lock(&state.sessions).remove(&id));
@@ -76,6 +78,11 @@ async fn post(state: Arc<State>, seen: Seen) -> Result<Response<Body>, &'static 
     let Some(message) = Message::parse(&seen.body) else {
         return Ok(plain(400, "Parse error"));
     };
+    match state.built.era {
+        Era::Modern | Era::Both if seen.is_modern() => return modern::post(state, seen).await,
+        Era::Modern => return Ok(modern::refuse_older(&seen)),
+        Era::Legacy | Era::Both => {}
+    }
     let initialize = seen.method.as_deref() == Some("initialize");
     if state.built.sessions && !initialize {
         match &seen.session {
@@ -115,7 +122,7 @@ fn respond(state: &State, key: &(String, String), seen: &Seen) {
 }
 
 /// Runs a script in a task that ends with the client's connection.
-async fn run(state: Arc<State>, seen: Seen, script: super::Script) -> Result<Response<Body>, &'static str> {
+pub(super) async fn run(state: Arc<State>, seen: Seen, script: super::Script) -> Result<Response<Body>, &'static str> {
     let (send, receive) = oneshot::channel();
     let answered = Arc::new(AtomicBool::new(false));
     let initialize = seen.method.as_deref() == Some("initialize");
@@ -203,7 +210,7 @@ fn post_legacy(state: Arc<State>, seen: Seen) -> Response<Body> {
 }
 
 /// What a backend does when nothing else is scripted.
-fn by_default(call: Call) {
+pub(super) fn by_default(call: Call) {
     let built = call.state.built.clone();
     let method = call.seen.method.clone().unwrap_or_default();
     let field = match method.as_str() {
@@ -234,7 +241,11 @@ fn by_default(call: Call) {
             let page: Vec<_> = items.iter().skip(from).take(built.page).cloned().collect();
             let next = from.saturating_add(built.page);
             let cursor = if next < items.len() { format!(r#","nextCursor":"from {next}""#) } else { String::new() };
-            call.result(&format!(r#"{{"{field}":[{}]{cursor}}}"#, page.join(",")));
+            let cache = match (call.seen.is_modern(), built.cache) {
+                (true, (ttl, scope)) => format!(r#","ttlMs":{ttl},"cacheScope":"{scope}""#),
+                (false, _) => String::new(),
+            };
+            call.result(&format!(r#"{{"{field}":[{}]{cursor}{cache}}}"#, page.join(",")));
         }
         "tools/call" => {
             let arguments = raw::member(call.seen.params_raw(), "arguments").unwrap_or("null").to_owned();
@@ -265,7 +276,7 @@ fn by_default(call: Call) {
     }
 }
 
-fn plain(status: u16, text: &str) -> Response<Body> {
+pub(super) fn plain(status: u16, text: &str) -> Response<Body> {
     let mut response = Response::new(BodyExt::boxed(Full::new(Bytes::copy_from_slice(text.as_bytes()))));
     *response.status_mut() = StatusCode::from_u16(status).expect("a status");
     response

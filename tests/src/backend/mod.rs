@@ -5,11 +5,14 @@
 //! subscriptions, DELETE. [`Builder::on`] replaces the answer to one method by a function of the test's own, which gets a
 //! [`Call`] and does with it what it likes: a result, an error, a stream, a status, or nothing at all.
 //!
+//! [`Builder::modern`] makes it a server of 2026-07-28, [`Builder::of_both_eras`] one that speaks both.
+//!
 //! Both transports share scripts: [`Builder::start`] serves streamable HTTP at `/mcp`, [`Builder::start_legacy_sse`] the
 //! 2024-11-05 transport at `/sse`.
 
 mod call;
 mod http;
+mod modern;
 
 use std::{
     collections::HashMap,
@@ -32,6 +35,7 @@ use tokio::{
 };
 
 pub use call::{Call, Stream};
+pub use modern::{META, VERSION};
 
 use crate::{
     raw::{self, Message},
@@ -89,6 +93,9 @@ pub struct Builder {
     scripts: HashMap<String, Script>,
     get_stream: bool,
     sessions: bool,
+    era: modern::Era,
+    /// `ttlMs` and `cacheScope` of lists, in the modern era.
+    cache: (u64, &'static str),
 }
 
 /// A running backend. It ends when this is dropped.
@@ -110,6 +117,8 @@ pub(crate) struct State {
     abandoned: AtomicUsize,
     /// Connections accepted so far.
     connections: AtomicUsize,
+    /// Streams of those who listen, in the modern era.
+    listens: Mutex<Vec<modern::Listen>>,
 }
 
 struct Session {
@@ -133,6 +142,8 @@ impl Backend {
             scripts: HashMap::new(),
             get_stream: true,
             sessions: true,
+            era: modern::Era::Legacy,
+            cache: (0, "private"),
         }
     }
 
@@ -334,6 +345,27 @@ impl Builder {
         self
     }
 
+    /// A server of 2026-07-28 and of nothing else.
+    #[must_use]
+    pub fn modern(mut self) -> Self {
+        self.era = modern::Era::Modern;
+        self
+    }
+
+    /// A server of 2026-07-28 and of the revisions before.
+    #[must_use]
+    pub fn of_both_eras(mut self) -> Self {
+        self.era = modern::Era::Both;
+        self
+    }
+
+    /// What lists say of how long and by whom they may be kept, in the modern era.
+    #[must_use]
+    pub fn cached(mut self, ttl_ms: u64, scope: &'static str) -> Self {
+        self.cache = (ttl_ms, scope);
+        self
+    }
+
     pub async fn start(self) -> Backend {
         self.serve("127.0.0.1:0".parse().expect("an address")).await
     }
@@ -360,6 +392,7 @@ impl Builder {
             count: AtomicUsize::new(0),
             abandoned: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
+            listens: Mutex::default(),
         });
         let accept = tokio::spawn(http::accept(listener, state.clone())).abort_handle();
         Backend { addr, state, accept }

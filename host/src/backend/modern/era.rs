@@ -99,6 +99,17 @@ fn others(inner: &Inner, supported: &[String]) -> Refused {
     if supported.iter().any(|v| Version::parse(v).is_some()) { Refused::NotModern(error) } else { Refused::Failed(error) }
 }
 
+/// Whether the server would rather have been asked in this very revision: to be asked again, as it was.
+pub fn names_ours(answer: &Response) -> bool {
+    if answer.error_code() != Some(codes::UNSUPPORTED_VERSION) {
+        return false;
+    }
+    let body = answer.body();
+    let data = Object::parse(&body).ok().and_then(|o| o.only("data")).and_then(Object::of);
+    let supported = data.and_then(|d| d.only("supported")).and_then(json::array).unwrap_or_default();
+    supported.into_iter().filter_map(json::string).any(|v| v == Version::V2026_07_28.as_str())
+}
+
 /// Reads the answer to `server/discover`.
 pub fn read(inner: &Inner, answer: &Response) -> Result<ServerHello, Refused> {
     let failed = |reason: &str| Refused::Failed(inner.broke(reason));

@@ -53,8 +53,12 @@ async fn legacy(inner: &Arc<Inner>, uri: &Uri, headers: &HeaderMap, epoch: u64) 
 /// `server/discover`, which stands for all that `initialize` would have said.
 async fn modern(inner: &Arc<Inner>, uri: &Uri, headers: &HeaderMap, epoch: u64) -> Result<Link, Refused> {
     let http = HttpLink::new(uri.clone(), headers).modern();
-    let id = inner.next_id();
-    let answer = match post::ask(inner, &http, id, era::discover(inner, id)).await {
+    let discover = async || {
+        let id = inner.next_id();
+        post::ask(inner, &http, id, era::discover(inner, id)).await
+    };
+    let answer = match discover().await {
+        Ok(answer) if era::names_ours(&answer) => discover().await.map_err(Refused::Failed)?,
         Ok(answer) => answer,
         Err(error @ BackendError::Status { status, .. }) if (400..500).contains(&status) && !matches!(status, 401 | 403 | 429) => {
             return Err(Refused::NotModern(error));

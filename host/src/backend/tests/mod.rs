@@ -209,6 +209,7 @@ pub fn http_backend(url: &str, transport: HttpTransport) -> Backend {
 pub fn hello() -> Arc<Hello> {
     Arc::new(Hello {
         version: Version::V2025_11_25,
+        modern: false,
         capabilities: Bytes::from_static(b"{\"roots\":{\"zz\":1.0}}"),
         client_info: Bytes::from_static(b"{\"name\":\"c\",\"version\":\"1\"}"),
         session_tag: "t".into(),
@@ -223,7 +224,7 @@ pub fn open(backend: Backend) -> (Arc<Upstream>, mpsc::Receiver<FromServer>) {
 pub fn outbound(text: &str) -> Outbound {
     let Ok(Incoming::Request(request)) = Incoming::parse(Bytes::from(text.to_owned())) else { panic!("not a request: {text}") };
     let progress_token_at = request.progress_token().unwrap().map(|t| t.at);
-    Outbound { request, edits: Edits::new(), progress_token_at, room: None }
+    Outbound { request, edits: Edits::new(), progress_token_at, room: None, level: None }
 }
 
 pub fn tool(name: &str) -> Outbound {

@@ -373,8 +373,12 @@ async fn a_server_of_both_eras_is_spoken_to_in_the_clients() {
     assert_eq!(older.ready(LONG).await.unwrap().version, Version::V2025_11_25);
     assert!(server.with("server/discover").is_empty());
     let (inbox, _received) = mpsc::channel(64);
-    let newer =
-        Upstream::open(Arc::new(backend.clone()), Arc::new(Hello { version: Version::V2026_07_28, ..(*hello()).clone() }), inbox, None);
+    let newer = Upstream::open(
+        Arc::new(backend.clone()),
+        Arc::new(Hello { version: Version::V2026_07_28, modern: true, ..(*hello()).clone() }),
+        inbox,
+        None,
+    );
     assert_eq!(newer.ready(LONG).await.unwrap().version, Version::V2026_07_28);
     assert_eq!(backend.known.eras(), Eras { legacy: Some(true), modern: Some(true) });
     older.close(LONG).await;

@@ -202,7 +202,7 @@ fn token(main: &Source<'_>, path: &[Step<'_>; 3], entry: &TokenFile, cx: &mut Cx
     }
     let sha256 = match (&entry.sha256, &entry.token) {
         (Some(hex), None) => {
-            let hash = parse_sha256(hex);
+            let hash = hex_32(hex);
             if hash.is_none() {
                 cx.problem(at("sha256"), "a SHA-256 has 64 hexadecimal digits; make one with `printf %s \"$TOKEN\" | sha256sum`");
             }
@@ -223,15 +223,16 @@ fn token(main: &Source<'_>, path: &[Step<'_>; 3], entry: &TokenFile, cx: &mut Cx
     fine.then(|| Token { principal: Arc::from(name), sha256 })
 }
 
-fn parse_sha256(hex: &str) -> Option<[u8; 32]> {
-    let mut hash = [0; 32];
+/// 32 bytes in hexadecimal.
+pub(super) fn hex_32(hex: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
     if hex.len() != 64 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
-    for (byte, digits) in hash.iter_mut().zip(hex.as_bytes().chunks(2)) {
+    for (byte, digits) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {
         *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     }
-    Some(hash)
+    Some(bytes)
 }
 
 /// The allow-lists for `Host` and `Origin`.

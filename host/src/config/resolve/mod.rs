@@ -6,6 +6,7 @@
 mod backends;
 mod limits;
 mod listen;
+mod modern;
 mod policies;
 mod virtual_hosts;
 
@@ -98,12 +99,13 @@ pub fn resolve(main: &Source<'_>, file: &File, drafts: Vec<Draft<'_>>, overrides
     let session = limits::session(main, file, cx);
     let limits = limits::limits(main, file, cx);
     let admission = limits::admission(main, file, cx);
+    let modern = modern::modern(main, file, cx);
     let log = limits::log(main, file, cx);
     let shutdown = limits::shutdown(main, file, cx);
     let (backends, places) = backends::backends(drafts, &limits, &listen, cx);
     let policy = policies::plane(main, file, cx);
     let virtual_hosts = virtual_hosts::virtual_hosts(main, file, &policy, &backends, &places, cx);
-    Config { listen, admin, admin_token, backends, virtual_hosts, policy, auth, session, limits, admission, http, log, shutdown }
+    Config { listen, admin, admin_token, backends, virtual_hosts, policy, auth, session, limits, admission, modern, http, log, shutdown }
 }
 
 /// The path relative to the file's directory, unless it is absolute; a `~` is refused where it would be a surprise.

@@ -11,6 +11,7 @@ fn one_backend_is_enough_and_all_else_has_a_default() {
     assert_eq!(config.admin, Some("127.0.0.1:8809".parse().unwrap()));
     assert_eq!(config.session, SessionConfig::default());
     assert_eq!(config.limits, Limits::default());
+    assert_eq!(config.modern, ModernConfig::default());
     assert_eq!(config.log, LogConfig::default());
     assert_eq!(config.shutdown, ShutdownConfig::default());
     assert_eq!(config.http, HttpConfig::default());
@@ -90,6 +91,31 @@ fn secrets_come_from_the_environment_and_do_not_show() {
     assert_eq!(headers[0].1.expose(), "Bearer s3cret-from-the-environment");
     assert_eq!(config.auth.principal(b"s3cret-from-the-environment").map(|p| &**p), Some("ann"));
     assert!(!format!("{config:?}").contains("s3cret"));
+}
+
+#[test]
+fn a_state_key_is_hexadecimal_or_base64_and_does_not_show() {
+    let bytes: [u8; 32] = std::array::from_fn(|i| 0xe0 + i as u8);
+    let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    for text in [
+        hex.as_str(),
+        &hex.to_uppercase(),
+        "4OHi4+Tl5ufo6err7O3u7/Dx8vP09fb3+Pn6+/z9/v8=",
+        "4OHi4+Tl5ufo6err7O3u7/Dx8vP09fb3+Pn6+/z9/v8",
+        "4OHi4-Tl5ufo6err7O3u7_Dx8vP09fb3-Pn6-_z9_v8",
+    ] {
+        let env = |name: &str| if name == "STATE_KEY" { Some(format!("{text}\n")) } else { super::env(name) };
+        let yaml = "backends: { a: { command: [server] } }\nmodern: { state_key: \"${STATE_KEY}\", parked: 8, parked_time: 90s }\n";
+        let config = check(input("f", yaml), None, &Overrides::default(), &env, Vec::new()).unwrap_or_else(|p| panic!("{p}")).config;
+        let ModernConfig { state_key, parked, parked_per_principal, parked_time } = &config.modern;
+        assert_eq!(state_key.as_ref().map(StateKey::expose), Some(bytes));
+        assert_eq!((*parked, *parked_per_principal, *parked_time), (8, 8, Duration::from_secs(90)));
+        let shown = format!("{config:?}");
+        assert!(!shown.contains(&hex) && shown.contains("state_key: Some([redacted])"), "{shown}");
+    }
+    // Digits alone look like a number.
+    let key = "1".repeat(64);
+    assert!(accepted(&format!("backends: {{ a: {{ command: [server] }} }}\nmodern: {{ state_key: {key} }}\n")).modern.state_key.is_some());
 }
 
 #[test]

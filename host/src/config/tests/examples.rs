@@ -40,6 +40,7 @@ impl Drop for Copy {
 fn example_env(name: &str) -> Option<String> {
     match name {
         "DOCS_TOKEN" | "TICKETS_KEY" | "BUILD_TOKEN" | "ADMIN_TOKEN" => Some(format!("0123456789abcdef-{name}")),
+        "STATE_KEY" => Some("0123456789abcdef".repeat(4)),
         _ => env(name),
     }
 }
@@ -199,7 +200,7 @@ fn the_defaults_of_the_schema_are_those_of_the_code() {
     properties(&schema, &schema, "", &mut all);
     let mut yaml = "backends: { a: { url: http://127.0.0.1:9000/mcp } }\n".to_owned();
     let mut count = 0;
-    for section in ["", "session", "limits", "admission", "log", "shutdown"] {
+    for section in ["", "session", "limits", "admission", "modern", "log", "shutdown"] {
         if !section.is_empty() {
             yaml.push_str(&format!("{section}:\n"));
         }
@@ -222,6 +223,7 @@ fn the_defaults_of_the_schema_are_those_of_the_code() {
     assert_eq!(said.session, unsaid.session);
     assert_eq!(said.limits, unsaid.limits);
     assert_eq!(said.admission, unsaid.admission);
+    assert_eq!(said.modern, unsaid.modern);
     assert_eq!(said.log, unsaid.log);
     assert_eq!(said.shutdown, unsaid.shutdown);
 }
@@ -235,8 +237,9 @@ fn the_bounds_that_the_schema_tells_are_those_of_the_code() {
     let mut count = 0;
     for (path, property) in &all {
         let Some((section, key)) = path.trim_start_matches('/').split_once('/') else { continue };
-        // That of the cache is a directory, and the limits have bounds of their own.
-        if !["session", "limits", "admission", "shutdown", "policy"].contains(&section) || ["cache", "limits"].contains(&key) {
+        // That of the cache is a directory, and that of the state a key; the limits have bounds of their own.
+        let has_bounds = ["session", "limits", "admission", "modern", "shutdown", "policy"].contains(&section);
+        if !has_bounds || ["cache", "limits", "state_key"].contains(&key) {
             continue;
         }
         let words: Vec<&str> = property["description"].as_str().unwrap().split([' ', ',', ';']).map(|w| w.trim_end_matches('.')).collect();
@@ -254,6 +257,7 @@ fn the_bounds_that_the_schema_tells_are_those_of_the_code() {
             // Those that another key bounds, too.
             let room = match key {
                 "max_per_principal" => "max_total: 1000000, ",
+                "parked_per_principal" => "parked: 65536, ",
                 "teardown_after" => "drain_window: 100ms, ",
                 "drain_window" => "teardown_after: 1h, ",
                 _ => "",
@@ -265,7 +269,7 @@ fn the_bounds_that_the_schema_tells_are_those_of_the_code() {
         assert!(refused(&yaml(&beyond)).contains("too much"), "{path}: {beyond}");
         count += 1;
     }
-    assert!(count >= 27, "{count}");
+    assert!(count >= 30, "{count}");
 }
 
 #[test]

@@ -39,16 +39,13 @@ impl Front {
         let fault = |fault: Fault| Refused::Fault { fault: Box::new(fault), id: id.clone() };
         let envelope = check::envelope(verified.headers, &request).map_err(fault)?;
         if !is_known(&request.method) {
-            let error = RpcError::new(codes::METHOD_NOT_FOUND, format!("{} has no method of this name that is served here", Version::V2026_07_28));
+            let error =
+                RpcError::new(codes::METHOD_NOT_FOUND, format!("{} has no method of this name that is served here", Version::V2026_07_28));
             return Err(fault(Fault { status: StatusCode::NOT_FOUND, error }));
         }
         let level = envelope.level.as_ref().and_then(Level::read);
-        let client = Client {
-            version: Version::V2026_07_28,
-            capabilities: envelope.capabilities,
-            info: envelope.info,
-            declares: envelope.declares,
-        };
+        let client =
+            Client { version: Version::V2026_07_28, capabilities: envelope.capabilities, info: envelope.info, declares: envelope.declares };
         let (host, principal) = (&verified.host, verified.principal.clone());
         let asking = Asking { host, principal, own: verified.own, client, level, request };
         let answering = self.gateway.ask_modern(asking).await;
@@ -84,7 +81,8 @@ impl Front {
                         break;
                     }
                     None => {
-                        let error = RpcError::new(codes::BACKEND_FATE_UNKNOWN, "the gateway ended the request; what became of it is not known");
+                        let error =
+                            RpcError::new(codes::BACKEND_FATE_UNKNOWN, "the gateway ended the request; what became of it is not known");
                         return respond::json(StatusCode::OK, error.to_message(Some(id)));
                     }
                 }

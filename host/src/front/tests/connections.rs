@@ -1,7 +1,7 @@
 //! Connections: their limit, their reuse, their end.
 
 use super::*;
-use crate::front::Handler;
+use crate::front::{Handler, Peer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -93,7 +93,8 @@ async fn a_client_that_hangs_up_lets_go_of_its_stream() {
 async fn what_a_connection_holds_for_its_requests_is_small() {
     let site = Site::open("").await;
     let request = http::Request::builder().body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
-    let handling = site.front.handle(request, ([127, 0, 0, 1], 1).into());
+    let peer = Peer { address: ([127, 0, 0, 1], 1).into(), own: Arc::default() };
+    let handling = site.front.handle(request, &peer);
     // The HTTP implementation keeps this much for each connection, open streams included.
     assert!(size_of_val(&handling) < 1024, "{} bytes", size_of_val(&handling));
 }

@@ -56,9 +56,37 @@ async fn a_request_without_a_session_is_refused_and_counted() {
     assert_eq!(signals(), 4);
     let probe = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#;
     let reply = site.client.send("POST", &[("MCP-Protocol-Version", "2026-07-28")], probe).await;
-    assert!(reply.status == 400 && reply.body.contains("begin with `initialize`"), "{reply:?}");
-    assert_eq!(signals(), 4, "a client that looks for a later era is no fault");
+    assert!(reply.status == 400 && reply.body.contains("-32602") && reply.body.contains("clientCapabilities"), "{reply:?}");
+    assert_eq!(signals(), 4, "a client of the later era is no fault");
     assert_eq!(site.client.send("GET", &[("MCP-Protocol-Version", "2026-07-28")], "").await.status, 405);
+}
+
+#[tokio::test]
+async fn a_header_of_the_later_era_moves_nothing_in_a_session() {
+    let mut site = Site::open("").await;
+    site.initialize("2025-11-25").await;
+    let later = ("MCP-Protocol-Version", "2026-07-28");
+    for method in ["GET", "DELETE"] {
+        assert_eq!(site.client.send(method, &[later], "").await.status, 405, "{method}");
+    }
+    for body in [PING, NOTE] {
+        let reply = site.client.send("POST", &[later], body).await;
+        assert!(reply.status == 400 && reply.body.contains("MCP-Protocol-Version"), "{reply:?}");
+    }
+    assert_eq!(site.client.post(PING).await.status, 200, "the session is still there");
+}
+
+#[tokio::test]
+async fn what_the_later_era_does_not_have_is_ignored_or_refused_and_counted_for_no_session() {
+    let site = Site::open("").await;
+    let later = [("MCP-Protocol-Version", "2026-07-28")];
+    let reply = site.client.send("POST", &later, NOTE).await;
+    assert_eq!((reply.status, reply.body.as_str()), (202, ""));
+    let reply = site.client.send("POST", &later, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+    assert!(reply.status == 400 && reply.body.contains("inputResponses"), "{reply:?}");
+    let reply = site.client.send("POST", &later, &format!("[{PING}]")).await;
+    assert!(reply.status == 400 && reply.body.contains("not an array"), "{reply:?}");
+    assert_eq!(site.gateway.metrics().isolation_signals_total.get(IsolationSignal::HeaderAbsent), 0);
 }
 
 #[tokio::test]

@@ -4,9 +4,9 @@
 //! Dropped before its answer, it cancels the call (2026-07-28 patterns/cancellation, "Streamable HTTP").
 
 use super::super::Gateway;
+use super::codes as era;
 use super::parked::Question;
 use super::state::Inside;
-use super::codes as era;
 use crate::admission::Permit;
 use crate::protocol::members::splice;
 use crate::protocol::{Edits, Incoming, Request, RequestId, RpcError, Wire, codes, method};

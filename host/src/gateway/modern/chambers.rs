@@ -111,11 +111,7 @@ impl Gateway {
     /// A chamber has ended.
     pub(in crate::gateway) fn forget_chamber(&self, session: &Session) {
         let key = session.key();
-        let of = Key {
-            principal: key.principal.clone(),
-            virtual_host: key.virtual_host.clone(),
-            words: Words::of(&session.client),
-        };
+        let of = Key { principal: key.principal.clone(), virtual_host: key.virtual_host.clone(), words: Words::of(&session.client) };
         self.chambers.slots.remove_if(&of, |_, slot| slot.current.load().as_ref().is_some_and(|s| std::ptr::eq(&**s, session)));
         let account = (key.principal.clone(), key.virtual_host.clone());
         // The one that ends still holds it.
@@ -142,7 +138,9 @@ impl OwnChambers {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that were closed meanwhile (idle, or for want of room) go.
         if slots.len() > 1 {
-            slots.retain(|(path, of), slot| (*of == words && *path == host.path) || slot.opening.try_lock().is_err() || slot.live().is_some());
+            slots.retain(|(path, of), slot| {
+                (*of == words && *path == host.path) || slot.opening.try_lock().is_err() || slot.live().is_some()
+            });
         }
         slots.entry((host.path.clone(), words)).or_default().clone()
     }

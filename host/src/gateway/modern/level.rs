@@ -58,8 +58,6 @@ impl Gateway {
     }
 }
 
-
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,7 +21,12 @@ impl Gateway {
     pub(super) async fn listen_modern(self: &Arc<Self>, session: &Arc<Session>, request: Request) -> Result<Answering, Refusal> {
         let refuse = |error: RpcError| Refusal::new(StatusCode::OK, error);
         let mut wanted = wanted(&request).map_err(|why| refuse(RpcError::invalid_params(why)))?;
-        self.settle(session).await;
+        for (backend, hello) in self.settle(session).await.iter().enumerate() {
+            if let Some(hello) = hello {
+                // It was there before the stream was: no news.
+                session.announce(backend, hello);
+            }
+        }
         for upstream in session.upstreams() {
             upstream.listen();
         }
@@ -245,9 +250,16 @@ mod tests {
             let Ok(Incoming::Request(request)) = Incoming::parse(text.into()) else { panic!("no request") };
             wanted(&request)
         };
-        let all = read(r#"{"notifications":{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["b","a","b"],"vendor":1}}"#);
+        let all = read(
+            r#"{"notifications":{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["b","a","b"],"vendor":1}}"#,
+        );
         assert_eq!(all, Ok(Wanted { tools: true, uris: vec!["a".into(), "b".into()], ..Wanted::default() }));
-        for bad in [r#"{}"#, r#"{"notifications":[]}"#, r#"{"notifications":{"toolsListChanged":1}}"#, r#"{"notifications":{"resourceSubscriptions":[1]}}"#] {
+        for bad in [
+            r#"{}"#,
+            r#"{"notifications":[]}"#,
+            r#"{"notifications":{"toolsListChanged":1}}"#,
+            r#"{"notifications":{"resourceSubscriptions":[1]}}"#,
+        ] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

@@ -100,7 +100,7 @@ impl Gateway {
             state::Given::Nothing => None,
             state::Given::Echo(echo) => Some(echo),
             // It goes on where it waits, whatever connection the retry came on.
-            state::Given::Parked(key) => return self.unpark(key, asking.request).await,
+            state::Given::Parked(key) => return self.unpark(key, asking.client.declares, asking.request).await,
         };
         let Asking { host, principal, own, client, level, request } = asking;
         let session = self.chamber(host, principal, own, client).await?;

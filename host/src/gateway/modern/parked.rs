@@ -8,7 +8,7 @@ use super::super::{Gateway, Refusal};
 use super::Answering;
 use super::state;
 use crate::protocol::{Incoming, Request, RequestId, RpcError, codes};
-use crate::session::Principal;
+use crate::session::{Declares, Principal};
 use bytes::Bytes;
 use http::StatusCode;
 use std::collections::HashMap;
@@ -72,7 +72,10 @@ impl Parked {
             keep
         });
         if !over.is_empty() {
-            tracing::info!(calls = over.len(), "calls that waited for their clients are cancelled: their time is over (modern.parked_time)");
+            tracing::info!(
+                calls = over.len(),
+                "calls that waited for their clients are cancelled: their time is over (modern.parked_time)"
+            );
         }
     }
 
@@ -84,12 +87,15 @@ impl Parked {
 
 impl Gateway {
     /// Goes on with a call that waits, with the answers that `request`, its retry, brings.
-    pub(super) async fn unpark(self: &Arc<Self>, key: [u8; 16], request: Request) -> Result<Answering, Refusal> {
+    pub(super) async fn unpark(self: &Arc<Self>, key: [u8; 16], now: Declares, request: Request) -> Result<Answering, Refusal> {
         let refuse = |error: RpcError| Refusal::new(StatusCode::OK, error);
         let responses = state::responses(&request).map_err(refuse)?;
         // Looked at before the call is taken: a retry that cannot be used leaves it where it is.
         if let Some((name, _)) = responses.iter().find(|(_, answer)| answer.first() != Some(&b'{')) {
-            return Err(refuse(RpcError::invalid_params(format!("`params.inputResponses.{}` must be an object", super::super::shorten(name)))));
+            return Err(refuse(RpcError::invalid_params(format!(
+                "`params.inputResponses.{}` must be an object",
+                super::super::shorten(name)
+            ))));
         }
         let session = self.parked.lock().get(&key).map(|w| w.answering.session().clone());
         let gone = || {
@@ -99,6 +105,7 @@ impl Gateway {
             ))
         };
         let session = session.ok_or_else(gone)?;
+        check_able(session.client.declares, now)?;
         let credit = self.admit(&session, &request).await?;
         let Some(waiting) = self.parked.lock().remove(&key) else { return Err(gone()) };
         let Waiting { mut answering, questions, .. } = waiting;
@@ -119,4 +126,21 @@ impl Gateway {
         answering.continues(request, open);
         Ok(answering)
     }
+}
+
+/// The call may ask whatever its first request could answer, and a request is never asked what it did not declare: so its retry has to
+/// declare all of that, too.
+fn check_able(begun: Declares, now: Declares) -> Result<(), Refusal> {
+    let kinds = [
+        ("sampling", begun.sampling, now.sampling),
+        ("elicitation", begun.elicitation, now.elicitation),
+        ("roots", begun.roots, now.roots),
+    ];
+    let missing = kinds.into_iter().filter(|(_, begun, now)| *begun && !now).map(|(kind, ..)| (kind.to_owned(), serde_json::json!({})));
+    let missing: serde_json::Map<_, _> = missing.collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let error = RpcError::new(codes::MISSING_CAPABILITY, "the call was begun by a client that can answer more: retry it as that client");
+    Err(Refusal::new(StatusCode::BAD_REQUEST, error.with_data(serde_json::json!({ "requiredCapabilities": missing }))))
 }

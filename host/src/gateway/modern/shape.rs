@@ -1,14 +1,14 @@
 //! Answers in the form of 2026-07-28: every result says what kind it is (basic/index, "Result type"), what may be cached says how long and
 //! for whom (server/utilities/caching), and errors have the codes of this revision.
 
-use super::codes as era;
 use super::super::Gateway;
+use super::codes as era;
 use super::state::Inside;
 use crate::backend::State;
 use crate::catalog::keeping::{KIND, Keeping, is_of_the_era};
 use crate::protocol::json::{self, Object};
 use crate::protocol::members::splice_object;
-use crate::protocol::{Edits, Request, Response, RpcError, method};
+use crate::protocol::{Edits, Request, Response, RpcError, codes, method};
 use crate::session::Session;
 
 impl Gateway {
@@ -31,6 +31,21 @@ impl Gateway {
                 && let Some(at) = object.only("code")
             {
                 edits.replace(json::place(&response.raw, at), new.to_string());
+            }
+            if code == codes::RESOURCE_NOT_FOUND
+                && new != code
+                && object.only("data").is_none()
+                && let Ok(Some(uri)) = request.param(&["uri"])
+            {
+                // By the code alone it could be anything by now (2026-07-28 server/resources, "Error Handling").
+                splice_object(
+                    &response.raw,
+                    response.body_at.clone(),
+                    &object,
+                    |_| false,
+                    &format!("\"data\":{{\"uri\":{}}}", uri.get()),
+                    edits,
+                );
             }
             return Ok(Some(new));
         }

@@ -84,8 +84,7 @@ impl Gateway {
         let given = request.string_param(&[STATE]).map_err(|why| Refusal::new(StatusCode::OK, RpcError::invalid_params(why)))?;
         let Some(Member { value, at }) = given else { return Ok(Given::Nothing) };
         let digest = digest(request);
-        let bound =
-            [asking.principal.name().as_bytes(), asking.host.path.as_bytes(), request.method.as_bytes(), &digest[..]];
+        let bound = [asking.principal.name().as_bytes(), asking.host.path.as_bytes(), request.method.as_bytes(), &digest[..]];
         let Some(plain) = self.sealer.open(PURPOSE, &bound, &value) else {
             return refuse(
                 "`params.requestState` was not given out here for this request: send it back unchanged, with the same method, name and \
@@ -107,7 +106,9 @@ impl Gateway {
             }
         };
         match read() {
-            Some((until, _)) if until < now() => refuse("the time of `params.requestState` is over (modern.parked_time): make the request anew"),
+            Some((until, _)) if until < now() => {
+                refuse("the time of `params.requestState` is over (modern.parked_time): make the request anew")
+            }
             Some((_, given)) => Ok(given),
             None => refuse("`params.requestState` belongs to a server that is not there any more: make the request anew"),
         }
@@ -188,7 +189,10 @@ mod tests {
     #[test]
     fn a_retry_is_the_same_request_whatever_its_attempt_and_spelling() {
         let first = of(r#"{"name":"t","arguments":{"a":1,"b":[true,null,"x"]}}"#);
-        assert_eq!(first, of(r#"{"arguments":{"b":[true,null,"\u0078"],"a":1},"requestState":"s","inputResponses":{},"name":"t","_meta":{"x":1}}"#));
+        assert_eq!(
+            first,
+            of(r#"{"arguments":{"b":[true,null,"\u0078"],"a":1},"requestState":"s","inputResponses":{},"name":"t","_meta":{"x":1}}"#)
+        );
         for other in [
             r#"{"name":"u","arguments":{"a":1,"b":[true,null,"x"]}}"#,
             r#"{"name":"t","arguments":{"a":2,"b":[true,null,"x"]}}"#,

@@ -82,7 +82,9 @@ impl Gateway {
             }
             match self.watch_task(session, &public, watched.len()).await {
                 Ok(task) => watched.push(task),
-                Err(why) => tracing::info!(session = %session.tag(), task = %shorten(&public), %why, "a task is left out of a subscription"),
+                Err(why) => {
+                    tracing::info!(session = %session.tag(), task = %shorten(&public), %why, "a task is left out of a subscription")
+                }
             }
         }
         Ok(watched)
@@ -122,7 +124,8 @@ impl Gateway {
             let quoted = Bytes::from(json::quote(&public));
             let mut edits = uris.clone();
             edits.replace(id.at.clone(), quoted.clone());
-            let (Some(message), Some(task)) = (tagged(&edits.apply(&notification.raw).into_bytes(), &tag), RequestId::from_raw(quoted)) else {
+            let (Some(message), Some(task)) = (tagged(&edits.apply(&notification.raw).into_bytes(), &tag), RequestId::from_raw(quoted))
+            else {
                 continue;
             };
             if session.streams.note(stream, message, Rule::Replace(task)).await == Noted::Dropped {

@@ -50,7 +50,9 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T, Fault>, code: i64) -> RpcError
 fn a_request_says_who_asks() {
     let plain = with_meta(Some(V), &meta("")).unwrap();
     assert_eq!((&plain.capabilities[..], &plain.info[..]), (&b"{}"[..], UNKNOWN_CLIENT));
-    assert!(plain.level.is_none() && !plain.declares.tasks && !plain.declares.sampling && !plain.declares.elicitation && !plain.declares.roots);
+    assert!(
+        plain.level.is_none() && !plain.declares.tasks && !plain.declares.sampling && !plain.declares.elicitation && !plain.declares.roots
+    );
     let full = with_meta(
         Some(V),
         r#"{"io.modelcontextprotocol/logLevel":"w\u0061rning","io.modelcontextprotocol/clientInfo":{ "name":"c" },"progressToken":1,
