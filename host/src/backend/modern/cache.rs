@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn answers_go_with_their_time_with_a_change_and_where_there_are_too_many() {
         let cache = Cache::new(2, 1000);
-        let page = answer(r#"{"tools":[]}"#);
+        let page = answer(r#"{"tools":[],"ttlMs":60000,"cacheScope":"private"}"#);
         let keep = |name: &str, seconds| cache.keep(key(name), &page, Duration::from_secs(seconds), cache.changes());
         keep("a", 10);
         let (kept, left) = cache.find(&key("a")).unwrap();
