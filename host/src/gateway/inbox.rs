@@ -39,10 +39,9 @@ impl Gateway {
         session.lists_changed(backend);
         if let (Some(level), true, Some(upstream)) =
             (session.level(), has(&hello.capabilities, "logging"), session.upstreams().get(backend))
+            && let Ok(mut call) = upstream.call(Outbound::own(level), session.host.backends[backend].timeouts.list).await
         {
-            if let Ok(mut call) = upstream.call(Outbound::own(level), session.host.backends[backend].timeouts.list).await {
-                call.next().await;
-            }
+            call.next().await;
         }
         for (capability, notification, topic) in [
             ("tools", method::TOOLS_CHANGED, Topic::Tools),

@@ -63,14 +63,7 @@ impl Parked {
 
     /// Ends those whose time is over.
     pub(in crate::gateway) fn expire(&self, now: Instant) {
-        let mut over = Vec::new();
-        self.lock().retain(|_, waiting| {
-            let keep = waiting.until > now;
-            if !keep {
-                over.push(std::mem::replace(&mut waiting.questions, Vec::new()).len());
-            }
-            keep
-        });
+        let over: Vec<Waiting> = self.lock().extract_if(|_, waiting| waiting.until <= now).map(|(_, waiting)| waiting).collect();
         if !over.is_empty() {
             tracing::info!(
                 calls = over.len(),
@@ -81,7 +74,8 @@ impl Parked {
 
     /// Ends all: the gateway stops.
     pub(in crate::gateway) fn clear(&self) {
-        self.lock().clear();
+        let all = std::mem::take(&mut *self.lock());
+        drop(all);
     }
 }
 
