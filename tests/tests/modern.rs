@@ -1,12 +1,9 @@
 //! Clients of 2026-07-28: what makes a request one of theirs, what is held against it before anything is run, and what they
 //! are answered. Streams are in `modern_streams.rs`, questions of servers in `parked.rs`, principals in `modern_principals.rs`.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use lockgate_tests::{
@@ -334,9 +331,17 @@ async fn what_headers_have_to_repeat_is_forgotten_when_the_list_changes() {
     let builder = Backend::builder("b").on("tools/list", move |call: Call| {
         let tool =
             if is_marked.load(Ordering::SeqCst) { regional("t") } else { r#"{"name":"t","inputSchema":{"type":"object"}}"#.to_owned() };
-        async move { call.result(&format!(r#"{{"tools":[{tool}]}}"#)) }
+        async move { call.result(&format!(r#"{{"tools":[{tool},{{"name":"change","inputSchema":{{"type":"object"}}}}]}}"#)) }
     });
-    let (backend, gateway, client) = behind(builder.tool("t")).await;
+    let builder = builder.on("tools/call", |call: Call| async move {
+        let changes = call.target() == "change";
+        let stream = call.stream();
+        if changes {
+            stream.notify("notifications/tools/list_changed", "{}").await;
+        }
+        stream.answer(&raw::text("done")).await;
+    });
+    let (_backend, gateway, client) = behind(builder).await;
     let client = client.on_one_connection().await;
     client.names("tools/list", "tools").await;
     let ask = || client.request("tools/call", json!({ "name": "t", "arguments": { "region": "eu" } }));
@@ -344,15 +349,8 @@ async fn what_headers_have_to_repeat_is_forgotten_when_the_list_changes() {
     marked.store(false, Ordering::SeqCst);
     // Nobody said so yet.
     ask().header("mcp-param-region", "us").refused(400, -32020).await;
-    let session = backend.sessions().pop().expect("the upstream session of the client");
-    backend.push(&session, r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
-    for attempt in 0.. {
-        if ask().header("mcp-param-region", "us").answer().await.status == 200 {
-            break;
-        }
-        assert!(attempt < 100, "the change is not heeded");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    client.call("change", json!({})).await;
+    ask().header("mcp-param-region", "us").answer().await.result();
     // Without a word of the server, but listed anew.
     marked.store(true, Ordering::SeqCst);
     ask().answer().await.result();

@@ -162,6 +162,9 @@ async fn parameter_headers_are_made_for_the_backend_and_unknown_ones_go_on() {
     assert!(seen.headers.get("x-mcp-param-no").is_none() && seen.headers.get("mcp-params").is_none(), "{:?}", seen.headers);
     // What the list explains is held against the body, and never taken from the client.
     let calls = backend.seen_of("tools/call").len();
+    let client = client.clone().on_one_connection().await;
+    client.names("tools/list", "tools").await;
+    let ask = |arguments: Value| client.request("tools/call", json!({ "name": "t", "arguments": arguments }));
     ask(json!({ "region": "eu" })).header("mcp-param-region", "us").refused(400, -32020).await;
     ask(json!({ "region": "eu" })).refused(400, -32020).await;
     ask(json!({})).header("mcp-param-region", "us").refused(400, -32020).await;

@@ -132,7 +132,7 @@ fn a_revision_that_is_not_served_is_told_which_are() {
         let error = refused(with_meta(Some(other), &text), codes::UNSUPPORTED_VERSION);
         let data: serde_json::Value = serde_json::from_str(&error.data.unwrap()).unwrap();
         assert_eq!(data["requested"], other);
-        assert_eq!(data["supported"], serde_json::json!(["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]));
+        assert_eq!(data["supported"], serde_json::json!(["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]));
     }
 }
 
