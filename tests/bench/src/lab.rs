@@ -24,6 +24,8 @@ pub struct Lab {
     /// `target`, with what is installed and written below it.
     pub target: PathBuf,
     pub folder: Folder,
+    /// Processes that wanted to run at the beginning, on average over a minute: what else the machine did.
+    pub busy: f64,
     /// What could not be done, a line each.
     pub remarks: std::cell::RefCell<Vec<String>>,
     _backend: Process,
@@ -32,7 +34,7 @@ pub struct Lab {
 impl Lab {
     /// Pins this thread and starts the server, on `port` or on one that is free.
     pub fn set_up(port: u16) -> Result<Lab> {
-        let files = proc::open_files();
+        let (files, busy) = (proc::open_files(), proc::load_average());
         let mut load = proc::cores();
         let subject: Vec<usize> = if load.len() > 1 { load.pop().into_iter().collect() } else { Vec::new() };
         let mut remarks = Vec::new();
@@ -42,6 +44,9 @@ impl Lab {
         } else if let Err(error) = proc::pin(&load) {
             remarks.push(format!("nothing could be pinned to a core: {error}"));
         }
+        if busy > 0.5 {
+            println!("the machine does other things too (load {busy:.1}): trust ratios of processor time, and nothing else");
+        }
         // target/PROFILE/lockgate-bench
         let exe = std::env::current_exe()?;
         let target = exe.parent().and_then(|folder| folder.parent()).context("the benchmark runs from target/")?.to_owned();
@@ -49,7 +54,7 @@ impl Lab {
         let mut command = Command::new(beside("lockgate-bench")?);
         command.arg("backend").arg("--port").arg(port.to_string());
         let (process, backend) = Process::start_announced(command, &load, &folder.path().join("backend.log"))?;
-        Ok(Lab { subject, load, backend, files, target, folder, remarks: remarks.into(), _backend: process })
+        Ok(Lab { subject, load, backend, files, target, folder, busy, remarks: remarks.into(), _backend: process })
     }
 
     /// The server's endpoint of an era.

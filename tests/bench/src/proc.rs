@@ -78,6 +78,12 @@ fn process_clock(pid: u32) -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?))
 }
 
+/// Processes that wanted to run, on average over the last minute.
+pub fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+}
+
 /// How much of the processor time was spent in the kernel, 0 to 1.
 pub fn system_share(pids: &[u32]) -> f64 {
     let (mut user, mut system) = (0, 0);

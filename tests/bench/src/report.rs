@@ -190,5 +190,5 @@ fn machine(lab: &Lab) -> String {
         [core] => format!("the subject on core {core}, load and server on {:?}", lab.load),
         _ => "nothing pinned".to_owned(),
     };
-    format!("{model}; {pinned}.")
+    format!("{model}, load {:.1} of other things at the start; {pinned}.", lab.busy)
 }
