@@ -54,7 +54,8 @@ pub fn all(results: &Results) -> Vec<(&'static str, String)> {
         charts.push(("memory-per-session.svg", bars_of("Memory of a session (shorter is better)", bars)));
     }
     let points = |key: &str| -> Vec<(f64, f64)> {
-        let number = |name: &str| name.split(' ').next().and_then(|n| n.parse().ok());
+        // Those with a remark in brackets are somebody else's.
+        let number = |name: &str| name.split(' ').next().filter(|_| !name.contains('(')).and_then(|n| n.parse().ok());
         cpu(key).iter().filter_map(|(name, cpu, _)| Some((number(name)?, *cpu))).collect()
     };
     let (sessions, tools) = (points("sessions"), points("tools"));

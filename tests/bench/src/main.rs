@@ -43,6 +43,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{lab::Lab, rounds::Plan, subjects::Peer};
 
@@ -82,7 +83,8 @@ pub struct Options {
     /// Port of the server behind the gateways; a free one where this is 0.
     #[arg(long, default_value_t = 0)]
     backend_port: u16,
-    /// These parts only: calls, modern, several, lists, policies, growth, memory, inflight, start.
+    /// These parts only: calls (or of them small-32, small-1, small-512, structured, mebibyte, progress, lifecycle), modern, several, lists,
+    /// policies, growth, memory, inflight, start.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Rounds of each figure, and milliseconds of each round.
@@ -100,12 +102,20 @@ async fn main() -> Result<()> {
     match Cli::parse().command {
         Command::Backend { port } => backend::serve(port).await,
         Command::Instructions { record } => instructions::run(record).await,
-        Command::Run(options) => run(&options).await,
+        Command::Run(options) => {
+            let mut ended = signal(SignalKind::terminate())?;
+            tokio::select! {
+                done = run(&options) => done,
+                // What was started ends with what is dropped here.
+                _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+                _ = ended.recv() => bail!("ended"),
+            }
+        }
     }
 }
 
 async fn run(options: &Options) -> Result<()> {
-    if let Some(unknown) = options.only.iter().find(|only| !parts::PARTS.contains(&only.as_str())) {
+    if let Some(unknown) = options.only.iter().find(|only| !parts::is_known(only)) {
         bail!("there is no part {unknown:?}; there are {}", parts::PARTS.join(", "));
     }
     let (rounds, millis) = if options.quick { (3, 400) } else { (12, 1000) };

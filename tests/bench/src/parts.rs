@@ -19,11 +19,27 @@ pub const PARTS: [&str; 9] = ["calls", "modern", "several", "lists", "policies",
 
 /// Bytes of a small call.
 const SMALL: usize = 200;
-const MIB: usize = 1 << 20;
+
+/// What is measured in the part `calls`, by name: what it is, sessions, work.
+const CALLS: [(&str, &str, usize, Work); 7] = [
+    ("small-32", "small call (200 B), 32 sessions", 32, Work::Echo(SMALL)),
+    ("small-1", "small call (200 B), one session", 1, Work::Echo(SMALL)),
+    ("small-512", "small call (200 B), 512 sessions", 512, Work::Echo(SMALL)),
+    ("structured", "result of 16 KiB, structured, 16 sessions", 16, Work::Structured(16 << 10)),
+    ("mebibyte", "result of 1 MiB, 8 sessions", 8, Work::Blob(1 << 20)),
+    ("progress", "call with 50 progress notifications, 16 sessions", 16, Work::Progress(50)),
+    ("lifecycle", "initialize, tools/list, DELETE, 8 clients", 8, Work::Lifecycle),
+];
+
+/// Whether there is a part, or a piece of one, of that name.
+pub fn is_known(name: &str) -> bool {
+    PARTS.contains(&name) || CALLS.iter().any(|call| call.0 == name)
+}
 
 pub async fn run(lab: &Lab, options: &Options, plan: Plan) -> Result<Results> {
     let mut results = Results::default();
-    let wanted = |part: &str| options.only.is_empty() || options.only.iter().any(|only| only == part);
+    let asked = |name: &str| options.only.iter().any(|only| only == name);
+    let wanted = |part: &str| options.only.is_empty() || asked(part) || (part == "calls" && CALLS.iter().any(|call| asked(call.0)));
     for part in PARTS.into_iter().filter(|part| wanted(part)) {
         println!("\n== {part}");
         match part {
@@ -47,17 +63,9 @@ async fn calls(lab: &Lab, options: &Options, plan: Plan, results: &mut Results) 
     let mut kinds = vec![Kind::Direct, Kind::Nginx, Kind::Bare, Kind::Lockgate, Kind::Rmcp];
     kinds.extend(options.peers.iter().cloned().map(Kind::Peer));
     let subjects = rounds::start(lab, &kinds, &[("one", lab.endpoint(Era::Legacy))])?;
-    let legacy = Era::Legacy;
-    for (key, title, sessions, work) in [
-        ("small-32", "small call (200 B), 32 sessions", 32, Work::Echo(SMALL)),
-        ("small-1", "small call (200 B), one session", 1, Work::Echo(SMALL)),
-        ("small-512", "small call (200 B), 512 sessions", 512, Work::Echo(SMALL)),
-        ("structured", "result of 16 KiB, structured, 16 sessions", 16, Work::Structured(16 << 10)),
-        ("mebibyte", "result of 1 MiB, 8 sessions", 8, Work::Blob(MIB)),
-        ("progress", "call with 50 progress notifications, 16 sessions", 16, Work::Progress(50)),
-        ("lifecycle", "initialize, tools/list, DELETE, 8 clients", 8, Work::Lifecycle),
-    ] {
-        let table = side_by_side(&subjects, legacy, (key, title, "nginx"), (sessions, work), plan).await;
+    let all = options.only.is_empty() || options.only.iter().any(|only| only == "calls");
+    for (key, title, sessions, work) in CALLS.into_iter().filter(|call| all || options.only.iter().any(|only| only == call.0)) {
+        let table = side_by_side(&subjects, Era::Legacy, (key, title, "nginx"), (sessions, work), plan).await;
         results.tables.push(table);
     }
     for subject in &subjects {
@@ -121,17 +129,17 @@ async fn growth(lab: &Lab, plan: Plan, results: &mut Results) -> Result<()> {
     // A connection for each at either end, and those to the server.
     let most = most.min(lab.files.saturating_sub(500) / 3);
     let backends = [("one", lab.endpoint(Era::Legacy))];
-    let mut entrants = Vec::new();
-    let mut subjects = Vec::new();
-    let counts = [32, most / 5, most];
-    for _ in counts {
-        let more = "limits: { connections: 30000 }\nsession: { max_per_principal: 30000 }\n";
-        subjects.extend(Subject::start_with(lab, &Kind::Lockgate, &backends, more)?);
+    let more = "limits: { connections: 30000 }\nsession: { max_per_principal: 30000 }\n";
+    let (mut entrants, mut absent, mut subjects) = (Vec::new(), Vec::new(), Vec::new());
+    // nginx beside it: connections that have been quiet for a while cost a plain hop more, too.
+    for (kind, count) in [(Kind::Lockgate, 32), (Kind::Lockgate, most / 5), (Kind::Lockgate, most), (Kind::Nginx, 32), (Kind::Nginx, most)]
+    {
+        subjects.extend(Subject::start_with(lab, &kind, &backends, more)?.map(|subject| (subject, count)));
     }
-    let mut absent = Vec::new();
-    for (subject, count) in subjects.iter().zip(counts) {
-        let (mut entered, left) = enter([(subject, Naming::Listed)], Era::Legacy, count).await;
-        entered.iter_mut().for_each(|entrant| entrant.name = format!("{count} sessions"));
+    for (subject, count) in &subjects {
+        let (mut entered, left) = enter([(subject, Naming::Listed)], Era::Legacy, *count).await;
+        let of = if subject.kind == Kind::Lockgate { String::new() } else { format!(" ({})", subject.kind) };
+        entered.iter_mut().for_each(|entrant| entrant.name = format!("{count} sessions{of}"));
         entrants.extend(entered);
         absent.extend(left);
     }
