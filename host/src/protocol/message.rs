@@ -151,6 +151,12 @@ pub struct Member<T> {
 /// Why `params` cannot be used. The text is for the peer.
 pub type BadParams = String;
 
+/// Whether an object may have a member `name`. It has none whose name does not stand in its text, as it is or in escapes: a search for bytes
+/// says so sooner than reading the members does, and most requests have no `_meta`.
+fn may_have(object: &[u8], name: &str) -> bool {
+    memchr::memmem::find(object, name.as_bytes()).is_some() || memchr::memchr(b'\\', object).is_some()
+}
+
 macro_rules! with_params {
     ($type:ty) => {
         impl $type {
@@ -173,6 +179,9 @@ macro_rules! with_params {
             /// A member of `params` by its path, as raw text. Missing (or inside something that is no object) is none.
             pub fn param(&self, path: &[&str]) -> Result<Option<&RawValue>, BadParams> {
                 let Some(at) = self.params_at.clone() else { return Ok(None) };
+                if path.first().is_some_and(|name| !may_have(&self.raw[at.clone()], name)) {
+                    return Ok(None);
+                }
                 let mut text: Cow<'_, [u8]> = Cow::Borrowed(&self.raw[at]);
                 let mut found = None;
                 for (depth, name) in path.iter().enumerate() {
@@ -270,6 +279,20 @@ mod tests {
             r.rewritten(&RequestId::number(7), edits).into_bytes(),
             r#"{ "zz":1.0,"params":{"name":"t","arguments":{"a":1,"a":2},"_meta":{"progressToken":7}},"method":"tools/call","id":7,"jsonrpc":"2.0"}"#
         );
+    }
+
+    #[test]
+    fn a_member_is_found_however_its_name_is_written() {
+        let member = |params: &str| {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#);
+            let Incoming::Request(r) = Incoming::parse(text.into()).unwrap() else { panic!() };
+            r.param(&["_meta"]).map(|found| found.map(|value| value.get().to_owned()))
+        };
+        assert_eq!(member(r#"{"_meta":1}"#), Ok(Some("1".into())));
+        assert_eq!(member(r#"{"\u005fmeta":2}"#), Ok(Some("2".into())));
+        assert_eq!(member(r#"{"a":"_meta"}"#), Ok(None));
+        assert_eq!(member(r#"{"a":{}}"#), Ok(None));
+        assert!(member(r#"{"_meta":1,"\u005fmeta":2}"#).is_err());
     }
 
     #[test]
