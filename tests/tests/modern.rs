@@ -1,8 +1,16 @@
 //! Clients of 2026-07-28: what makes a request one of theirs, what is held against it before anything is run, and what they
 //! are answered. Streams are in `modern_streams.rs`, questions of servers in `parked.rs`, principals in `modern_principals.rs`.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
 use lockgate_tests::{
-    backend::{Backend, Builder, Call},
+    backend::{Backend, Builder, Call, Seen},
     client::{ACCEPT, Endpoint, JSON, LATEST},
     gateway::{AUTH, Gateway, TOKEN_X, TOKEN_Y, free_port, http_backends},
     modern::{CAPABILITIES, CLIENT, LEVEL, Modern, REVISION, SERVER, VERSION, encoded, sentinel},
@@ -288,6 +296,79 @@ async fn parameter_headers_must_agree_with_the_arguments() {
     ] {
         assert_eq!(good.answer().await.result()["resultType"], "complete", "{}", good.body());
     }
+    let said = |seen: &Seen| seen.headers.keys().any(|name| name.as_str().starts_with("mcp-param-"));
+    assert!(!backend.seen_of("tools/call").iter().any(said), "a server of an older revision knows no such headers");
+    gateway.stop().await;
+}
+
+/// The raw item of a tool that wants its `region` repeated.
+fn regional(name: &str) -> String {
+    let schema = r#"{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}"#;
+    format!(r#"{{"name":"{name}","inputSchema":{schema}}}"#)
+}
+
+#[tokio::test]
+async fn a_parameter_header_is_checked_before_anything_was_listed() {
+    let one = Backend::builder("one").item("tools", &regional("t")).page(1).tool("u").start().await;
+    let two = Backend::builder("two").tool("t").start().await;
+    let hosts = "virtual_hosts:\n  /mcp:\n    backends: [one, two]\n    aliases: { now: one/t }\n";
+    let gateway = Gateway::start(&format!("{}{hosts}", http_backends(&[("one", &one.url()), ("two", &two.url())]))).await;
+    // Each request is a client of its own here, and these names say where they lead: no list has to be read for them.
+    let client = Modern::new(gateway.mcp());
+    let ask = |tool: &str| client.request("tools/call", json!({ "name": tool, "arguments": { "region": "eu" } }));
+    for name in ["one__t", "now"] {
+        ask(name).header("mcp-param-region", "us").refused(400, -32020).await;
+        ask(name).header("mcp-param-region", "eu").header("mcp-param-else", "x").answer().await.result();
+    }
+    ask("one__t").header("mcp-param-region", "eu").another_header("mcp-param-region", "eu").refused(400, -32020).await;
+    // The same name elsewhere wants nothing.
+    ask("two__t").header("mcp-param-region", "us").answer().await.result();
+    assert_eq!((one.seen_of("tools/call").len(), two.seen_of("tools/call").len()), (2, 1));
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn what_headers_have_to_repeat_is_forgotten_when_the_list_changes() {
+    let marked = Arc::new(AtomicBool::new(true));
+    let is_marked = marked.clone();
+    let builder = Backend::builder("b").on("tools/list", move |call: Call| {
+        let tool =
+            if is_marked.load(Ordering::SeqCst) { regional("t") } else { r#"{"name":"t","inputSchema":{"type":"object"}}"#.to_owned() };
+        async move { call.result(&format!(r#"{{"tools":[{tool}]}}"#)) }
+    });
+    let (backend, gateway, client) = behind(builder.tool("t")).await;
+    let client = client.on_one_connection().await;
+    client.names("tools/list", "tools").await;
+    let ask = || client.request("tools/call", json!({ "name": "t", "arguments": { "region": "eu" } }));
+    ask().refused(400, -32020).await;
+    marked.store(false, Ordering::SeqCst);
+    // Nobody said so yet.
+    ask().header("mcp-param-region", "us").refused(400, -32020).await;
+    let session = backend.sessions().pop().expect("the upstream session of the client");
+    backend.push(&session, r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#).await;
+    for attempt in 0.. {
+        if ask().header("mcp-param-region", "us").answer().await.status == 200 {
+            break;
+        }
+        assert!(attempt < 100, "the change is not heeded");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // Without a word of the server, but listed anew.
+    marked.store(true, Ordering::SeqCst);
+    ask().answer().await.result();
+    client.names("tools/list", "tools").await;
+    ask().refused(400, -32020).await;
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn more_parameter_headers_than_any_tool_can_want_are_431() {
+    let (backend, gateway, client) = behind(Backend::builder("b").tool("t")).await;
+    let long = "x".repeat(20_000);
+    let ask = client.request("tools/call", call_of("t")).header("mcp-param-a", &long).header("mcp-param-b", &long);
+    let answer = ask.answer().await;
+    assert_eq!((answer.status, answer.id_raw()), (431, "1"), "{}", answer.raw);
+    assert!(backend.seen_of("tools/call").is_empty());
     gateway.stop().await;
 }
 
@@ -475,10 +556,8 @@ async fn errors_are_numbered_as_this_era_has_them() {
     read("x://none").id("\"n\"").refused(404, -32601).await;
     let answer = read("x://own").answer().await;
     assert_eq!((answer.status, &answer.error()["code"]), (200, &json!(-31999)), "{}", answer.raw);
-    for (method, params) in [("tools/call", json!({ "name": "none", "arguments": {} })), ("resources/read", json!({ "uri": "none://x" }))] {
-        let error = client.error(method, params).await;
-        assert_eq!(error["code"], -32602, "{method}: {error}");
-    }
+    let error = client.error("tools/call", call_of("none")).await;
+    assert_eq!(error["code"], -32602, "{error}");
     gateway.stop().await;
 }
 

@@ -153,6 +153,19 @@ async fn parameter_headers_are_made_for_the_backend_and_unknown_ones_go_on() {
     ask(json!({ "count": 7 })).header("mcp-param-count", "7.0").header("mcp-param-other", "kept").answer().await.result();
     assert_eq!(header("mcp-param-count").as_deref(), Some("7"));
     assert_eq!(header("mcp-param-other").as_deref(), Some("kept"));
+    // As they came, as often as they came, and no others.
+    let odd = ask(json!({})).header("mcp-param-odd", "=?base64?***?=").another_header("mcp-param-odd", "a b").header("x-mcp-param-no", "x");
+    odd.header("mcp-params", "x").answer().await.result();
+    let seen = backend.seen_of("tools/call").pop().expect("a call");
+    let values: Vec<_> = seen.headers.get_all("mcp-param-odd").iter().map(|value| value.as_bytes()).collect();
+    assert_eq!(values, ["=?base64?***?=".as_bytes(), &b"a b"[..]]);
+    assert!(seen.headers.get("x-mcp-param-no").is_none() && seen.headers.get("mcp-params").is_none(), "{:?}", seen.headers);
+    // What the list explains is held against the body, and never taken from the client.
+    let calls = backend.seen_of("tools/call").len();
+    ask(json!({ "region": "eu" })).header("mcp-param-region", "us").refused(400, -32020).await;
+    ask(json!({ "region": "eu" })).refused(400, -32020).await;
+    ask(json!({})).header("mcp-param-region", "us").refused(400, -32020).await;
+    assert_eq!(backend.seen_of("tools/call").len(), calls, "nothing of that was run");
     gateway.stop().await;
 }
 

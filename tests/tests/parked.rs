@@ -667,3 +667,21 @@ async fn many_calls_are_parked_at_once_and_each_state_finds_its_own() {
     assert_eq!((states.len(), backend.seen_of("tools/call").len()), (8, 8));
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn a_retry_whose_parameter_headers_say_something_else_is_refused_and_the_call_waits_on() {
+    let tool = r#"{"name":"ask","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"R"}}}}"#;
+    let backend = Backend::builder("b").item("tools", tool).on("tools/call", asks).start().await;
+    let gateway = one(&backend, "").await;
+    let client = able(&gateway);
+    let params = json!({ "name": "ask", "arguments": { "r": "eu" } });
+    let first = client.request("tools/call", params.clone()).header("mcp-param-r", "eu").answer().await;
+    let parked = Parked::of("tools/call", params, &first);
+    let retry = || client.request("tools/call", parked.retry(&accept(1)));
+    retry().refused(400, -32020).await;
+    retry().header("mcp-param-r", "us").refused(400, -32020).await;
+    let result = retry().header("mcp-param-r", "eu").answer().await.result();
+    assert_eq!(result["structuredContent"]["response"]["result"], accept(1), "{result}");
+    assert_eq!(backend.seen_of("tools/call").len(), 1);
+    gateway.stop().await;
+}

@@ -283,7 +283,8 @@ async fn tasks_that_a_client_runs_are_for_the_server_that_wanted_them() {
     };
     let sampling = json!({ "messages": [], "maxTokens": 1, "task": { "ttl": 1 } });
     let made = json!({ "task": { "taskId": "mine", "status": "working" } });
-    let (got, ()) = tokio::join!(put(&a, &at_a, "1", "sampling/createMessage", sampling), answer(&mut events, "sampling/createMessage", made));
+    let (got, ()) =
+        tokio::join!(put(&a, &at_a, "1", "sampling/createMessage", sampling), answer(&mut events, "sampling/createMessage", made));
     assert_eq!(got["result"]["task"]["taskId"], "mine");
     let about = json!({ "taskId": "mine" });
     let state = json!({ "taskId": "mine", "status": "working" });

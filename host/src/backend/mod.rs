@@ -30,6 +30,7 @@ pub use known::{Era, Eras, Known};
 pub use target::{Backend, HttpTransport, Limits, Target, Timeouts};
 pub use upstream::Upstream;
 
+use crate::protocol::brought::Brought;
 use crate::protocol::{Edits, Notification, Request, RequestId, Response, Version};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -111,12 +112,14 @@ pub struct Outbound {
     pub room: Option<crate::admission::Room>,
     /// JSON text of the log level that this request wants; only of a client of 2026-07-28.
     pub level: Option<Bytes>,
+    /// The `Mcp-Param-*` headers that such a client sent. Those that the server's lists do not explain go on to a modern one.
+    pub brought: Brought,
 }
 
 impl Outbound {
     /// A request that the gateway makes itself.
     pub fn own(request: Request) -> Self {
-        Outbound { request, edits: Edits::new(), progress_token_at: None, room: None, level: None }
+        Outbound { request, edits: Edits::new(), progress_token_at: None, room: None, level: None, brought: Brought::default() }
     }
 }
 

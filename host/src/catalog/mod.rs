@@ -3,6 +3,7 @@
 //! `Published` belongs to one session and one generation of its policies. It knows no wire and no backend connection; `gateway` fills
 //! it from lists and asks it.
 
+mod annotated;
 pub mod cursor;
 pub mod items;
 pub mod keeping;
@@ -10,5 +11,6 @@ mod names;
 mod published;
 pub mod template;
 
+pub use annotated::Annotated;
 pub use names::{Found, Listed, Listing, Routed, Table, Target};
 pub use published::{KINDS, Published};

@@ -19,6 +19,10 @@ impl Gateway {
             Ok(resolved) => resolved,
             Err(error) => return error.into(),
         };
+        let checked = self.check_params(job.session(), &job.request, &job.extras.brought, &at, &name.value, Some(&target));
+        if let Err(why) = checked.await {
+            return Outcome::Mismatch(why);
+        }
         let mut edits = Edits::new();
         if *target.name != *name.value {
             edits.replace(name.at, json::quote(&target.name));

@@ -4,6 +4,7 @@ use super::modern::{Extras, codes as era};
 use super::{Gateway, Refusal, Reply};
 use crate::admission::{Permit, Room};
 use crate::backend::BackendError;
+use crate::protocol::mirror::Mismatch;
 use crate::protocol::{Edits, Request, RequestId, Response, RpcError, Wire, codes, json};
 use crate::session::streams::StreamId;
 use crate::session::{Begin, CallControl, Session};
@@ -34,6 +35,8 @@ pub(super) enum Outcome {
         backend: usize,
     },
     Error(RpcError),
+    /// Its headers do not say what its body says: nothing was run. Only for clients of 2026-07-28.
+    Mismatch(Mismatch),
     /// The client cancelled it: no answer is sent ("SHOULD NOT send a response for the cancelled request").
     Cancelled,
 }
@@ -166,6 +169,11 @@ impl Gateway {
             }
             Outcome::Response { response, edits, .. } => return Some((response.rewritten(&request.id, edits), None)),
             Outcome::Error(error) => error,
+            Outcome::Mismatch(why) => {
+                // The one error with this code that is about the client's own headers.
+                let error = RpcError::new(codes::HEADER_MISMATCH, why.to_string());
+                return Some((error.to_message(Some(&request.id)), Some((error.code, true))));
+            }
             Outcome::Cancelled => return None,
         };
         let code = if modern { era::modern(&request.method, error.code) } else { error.code };

@@ -99,7 +99,7 @@ impl Gateway {
             if let (Some(own), Some(cursor)) = (own, &cursor) {
                 edits.replace(cursor.at.clone(), json::quote(&own));
             }
-            async move { (backend, self.page_of(job, of, backend, edits).await) }
+            async move { (backend, self.page_of(job, of, backend, edits, first).await) }
         });
         let answers = tokio::select! {
             biased;
@@ -126,7 +126,7 @@ impl Gateway {
         Ok(Gathered { of, first, parts, missing })
     }
 
-    async fn page_of(self: &Arc<Self>, job: &Job, of: ListOf, backend: usize, edits: Edits) -> Result<Page, RpcError> {
+    async fn page_of(self: &Arc<Self>, job: &Job, of: ListOf, backend: usize, edits: Edits, first: bool) -> Result<Page, RpcError> {
         let session = job.session();
         let limit = session.host.backends[backend].timeouts.list.min(self.settings.list_timeout);
         // Progress of one of several lists means nothing to the client: the token is not passed on.
@@ -139,8 +139,11 @@ impl Gateway {
                         let backend = &session.host.backends[backend].name;
                         tracing::warn!(session = %session.tag(), %backend, items = page.unnamed, "items without a readable name were left out of a list");
                     }
-                    if of == ListOf::Named(Kind::Tool) && !tasks::may_be_tasks(session, backend) {
-                        tasks::without_support(page);
+                    if of == ListOf::Named(Kind::Tool) {
+                        learn(session, Kind::Tool, backend, page, first);
+                        if !tasks::may_be_tasks(session, backend) {
+                            tasks::without_support(page);
+                        }
                     }
                 }
                 page.map_err(|reason| BackendError::Protocol { backend: session.host.backends[backend].name.clone(), reason }.to_rpc())
@@ -233,6 +236,7 @@ impl Gateway {
             for _ in 0..WALK_PAGES {
                 let params = cursor.as_ref().map_or("{}".to_owned(), |c| format!("{{\"cursor\":{}}}", json::quote(c)));
                 let page = self.quiet_page(session, kind, backend, Self::own_request(ListOf::from(kind).method(), &params), limit).await?;
+                learn(session, kind, backend, &page, cursor.is_none());
                 items.extend(page.items.into_iter().map(|i| Listing::new(i.name, i.title.as_deref())));
                 match page.next_cursor {
                     Some(next) if Some(&next) != cursor.as_ref() => cursor = Some(next),
@@ -269,6 +273,13 @@ impl Gateway {
                 CallEvent::Progress { .. } => {}
             }
         }
+    }
+}
+
+/// Keeps what a page of tools says of headers, for clients that send these. `first`: it is the first page.
+fn learn(session: &Session, kind: Kind, backend: usize, page: &Page, first: bool) {
+    if kind == Kind::Tool && session.version().is_modern() {
+        session.annotated.learn(backend, page, first && page.next_cursor.is_none());
     }
 }
 

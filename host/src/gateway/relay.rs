@@ -40,7 +40,8 @@ impl Gateway {
             echo.put(&mut edits);
         }
         let level = job.extras.level.as_ref().map(|l| l.raw.clone());
-        let out = Outbound { request: job.request.clone(), edits, progress_token_at, room: Some(job.room(backend)), level };
+        let brought = job.extras.brought.clone();
+        let out = Outbound { request: job.request.clone(), edits, progress_token_at, room: Some(job.room(backend)), level, brought };
         self.send(job, backend, out, token.map(|t| t.value), limit).await
     }
 

@@ -14,7 +14,7 @@ use std::borrow::Cow;
 const BEGIN: &str = "=?base64?";
 const END: &str = "?=";
 /// The annotation in a tool's schema.
-const ANNOTATION: &str = "x-mcp-header";
+pub const ANNOTATION: &str = "x-mcp-header";
 /// Levels of a schema that are looked into.
 const DEPTH: usize = 64;
 /// Annotated arguments of one tool.
@@ -168,6 +168,13 @@ impl Params {
         self.list.is_empty()
     }
 
+    /// Bytes that it takes, about.
+    pub fn bytes(&self) -> usize {
+        let one =
+            |p: &Param| p.path.iter().fold(size_of::<Param>() + p.header.as_str().len(), |sum, n| sum + size_of::<String>() + n.len());
+        self.list.iter().map(one).sum()
+    }
+
     /// Whether the header is one of these.
     pub fn has(&self, header: &HeaderName) -> bool {
         self.list.iter().any(|p| p.header == header)
@@ -315,152 +322,4 @@ fn says(said: &str, value: &RawValue) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protocol::Incoming;
-    use bytes::Bytes;
-
-    fn request(method: &str, params: &str) -> Request {
-        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
-        let Ok(Incoming::Request(request)) = Incoming::parse(Bytes::from(text)) else { panic!("{params}") };
-        request
-    }
-
-    fn params(properties: &str) -> Result<Params, String> {
-        let schema = format!(r#"{{"type":"object","properties":{properties}}}"#);
-        Params::of_schema(&RawValue::from_string(schema).unwrap())
-    }
-
-    fn head(lines: &[(&str, &str)]) -> HeaderMap {
-        let line = |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap());
-        lines.iter().map(line).collect()
-    }
-
-    #[test]
-    fn values_that_a_header_cannot_hold_are_put_between_markers() {
-        for (text, value) in [
-            ("us-west1", "us-west1"),
-            ("a b", "a b"),
-            ("", ""),
-            ("Hello, 世界", "=?base64?SGVsbG8sIOS4lueVjA==?="),
-            (" padded ", "=?base64?IHBhZGRlZCA=?="),
-            ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
-            ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
-            ("=?BASE64?x?=", "=?BASE64?x?="),
-            ("=?base64?", "=?base64?"),
-        ] {
-            assert_eq!(encode(text), value);
-            assert_eq!(decode(&encode(text)).unwrap(), text);
-        }
-        for bad in [&b"=?base64?SGVsbG8?="[..], b"=?base64?SGV%bG8=?=", b"=?base64?/w==?=", b"\xc3\xa4"] {
-            assert!(decode(&HeaderValue::from_bytes(bad).unwrap()).is_err(), "{bad:?}");
-        }
-        assert_eq!(decode(&HeaderValue::from_static("\t x \t")).unwrap(), "x");
-    }
-
-    #[test]
-    fn headers_repeat_the_body_and_replace_what_was_there() {
-        let tool = params(
-            r#"{"region":{"type":"string","x-mcp-header":"Region"},"o":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"},"f":{"type":["boolean","null"],"x-mcp-header":"F"}}},"q":{"type":"string"}}"#,
-        )
-        .unwrap();
-        let mut lines = head(&[("mcp-name", "old"), ("mcp-param-f", "old"), ("mcp-param-other", "kept")]);
-        let call = request("tools/call", r#"{"name":"tö","arguments":{"region":"eu","o":{"n":42.0,"f":null},"q":"s"}}"#);
-        write(&call, Some(&tool), &mut lines);
-        assert_eq!(
-            lines,
-            head(&[
-                ("mcp-method", "tools/call"),
-                ("mcp-name", "=?base64?dMO2?="),
-                ("mcp-param-region", "eu"),
-                ("mcp-param-n", "42"),
-                ("mcp-param-other", "kept")
-            ])
-        );
-        assert_eq!(check(&call, Some(&tool), &lines), Ok(()));
-        let mut lines = head(&[("mcp-name", "old")]);
-        write(&request("tools/list", "{}"), None, &mut lines);
-        assert_eq!(lines, head(&[("mcp-method", "tools/list")]));
-        write(&request("resources/read", r#"{"uri":"file:///a"}"#), None, &mut lines);
-        assert_eq!(lines["mcp-name"], "file:///a");
-        write(&request("tasks/get", r#"{"taskId":"t"}"#), None, &mut lines);
-        assert_eq!(lines["mcp-name"], "t");
-    }
-
-    #[test]
-    fn a_header_that_says_something_else_is_found() {
-        let tool = params(r#"{"s":{"type":"string","x-mcp-header":"S"},"n":{"type":"integer","x-mcp-header":"N"},"b":{"type":"boolean","x-mcp-header":"B"}}"#).unwrap();
-        let call = request("tools/call", r#"{"name":"t","arguments":{"s":"x","n":42,"b":true}}"#);
-        let with = |lines: &[(&str, &str)]| {
-            let mut all = head(&[
-                ("Mcp-Method", "tools/call"),
-                ("MCP-NAME", "t"),
-                ("mcp-param-s", "x"),
-                ("mcp-param-n", "42.0"),
-                ("mcp-param-b", "true"),
-            ]);
-            for (name, value) in head(lines) {
-                all.insert(name.unwrap(), value);
-            }
-            check(&call, Some(&tool), &all)
-        };
-        assert_eq!(with(&[]), Ok(()));
-        assert_eq!(with(&[("mcp-param-s", "=?base64?eA==?="), ("mcp-name", " t "), ("mcp-param-unknown", "=?base64?*?=")]), Ok(()));
-        for wrong in [
-            ("mcp-method", "Tools/call"),
-            ("mcp-method", "=?base64?dG9vbHMvY2FsbA==?="),
-            ("mcp-name", "T"),
-            ("mcp-name", "=?base64?dA=?="),
-            ("mcp-param-s", "=?BASE64?eA==?="),
-            ("mcp-param-s", "X"),
-            ("mcp-param-n", "43"),
-            ("mcp-param-n", "0x2a"),
-            ("mcp-param-b", "True"),
-        ] {
-            assert!(with(&[wrong]).is_err(), "{wrong:?}");
-        }
-        let all = head(&[("mcp-method", "tools/call"), ("mcp-name", "t")]);
-        assert_eq!(check(&call, Some(&tool), &all).unwrap_err().to_string(), "Header mismatch: mcp-param-s is missing");
-        let none = request("tools/call", r#"{"name":"t","arguments":{"s":null}}"#);
-        assert_eq!(check(&none, Some(&tool), &all), Ok(()));
-        let mut twice = all.clone();
-        twice.append("mcp-name", HeaderValue::from_static("t"));
-        assert!(check(&none, Some(&tool), &twice).is_err());
-        assert!(check(&none, None, &head(&[("mcp-method", "tools/call")])).is_err());
-        assert_eq!(check(&request("tools/list", "{}"), None, &head(&[("mcp-method", "tools/list")])), Ok(()));
-    }
-
-    #[test]
-    fn annotations_that_no_client_may_follow_are_refused() {
-        for good in [
-            r#"{"x-mcp-header":{"type":"string"}}"#,
-            r#"{"a":{"type":"string","default":{"x-mcp-header":1},"enum":[{"x-mcp-header":1}]}}"#,
-            r#"{"a":{"type":"integer","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"B"}}"#,
-        ] {
-            assert!(params(good).is_ok(), "{good}");
-        }
-        for bad in [
-            r#"{"a":{"type":"number","x-mcp-header":"A"}}"#,
-            r#"{"a":{"type":"object","x-mcp-header":"A"}}"#,
-            r#"{"a":{"type":["string","integer"],"x-mcp-header":"A"}}"#,
-            r#"{"a":{"x-mcp-header":"A"}}"#,
-            r#"{"a":{"type":"string","x-mcp-header":""}}"#,
-            r#"{"a":{"type":"string","x-mcp-header":"A B"}}"#,
-            r#"{"a":{"type":"string","x-mcp-header":"A:"}}"#,
-            r#"{"a":{"type":"string","x-mcp-header":"ä"}}"#,
-            r#"{"a":{"type":"string","x-mcp-header":"A\r\nB"}}"#,
-            r#"{"a":{"type":"string","x-mcp-header":7}}"#,
-            r#"{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}"#,
-            r#"{"a":{"type":"array","items":{"type":"string","x-mcp-header":"A"}}}"#,
-            r#"{"a":{"type":"array","items":{"properties":{"b":{"type":"string","x-mcp-he\u0061der":"A"}}}}}"#,
-            r#"{"a":{"oneOf":[{"type":"string","x-mcp-header":"A"}]}}"#,
-            r#"{"a":{"$defs":{"d":{"type":"string","x-mcp-header":"A"}}}}"#,
-        ] {
-            assert!(params(bad).is_err(), "{bad}");
-        }
-        let root = RawValue::from_string(r#"{"type":"string","x-mcp-header":"A"}"#.to_owned()).unwrap();
-        assert!(Params::of_schema(&root).is_err());
-        let deep = format!(r#"{{"a":{}"x-mcp-header"{}}}"#, "[".repeat(100), "]".repeat(100));
-        assert!(params(&deep).is_err());
-    }
-}
+mod tests;

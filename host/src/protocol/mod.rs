@@ -4,6 +4,7 @@
 //! places of the few members that a gateway has to know, and a change is a splice at such a place. No I/O, no sessions.
 
 pub mod base64;
+pub mod brought;
 pub mod codes;
 pub mod headers;
 pub mod id;

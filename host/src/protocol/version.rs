@@ -19,9 +19,9 @@ impl Version {
     /// The revisions that begin with `initialize`.
     pub const ALL: [Version; 4] = [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25];
 
-    /// All that a client may speak at an endpoint: what `server/discover` and the refusal of another revision tell.
+    /// All that a client may speak at an endpoint, the newest first: what `server/discover` and the refusal of another revision tell.
     pub const SERVED: [Version; 5] =
-        [Version::V2024_11_05, Version::V2025_03_26, Version::V2025_06_18, Version::V2025_11_25, Version::V2026_07_28];
+        [Version::V2026_07_28, Version::V2025_11_25, Version::V2025_06_18, Version::V2025_03_26, Version::V2024_11_05];
 
     pub fn as_str(self) -> &'static str {
         match self {

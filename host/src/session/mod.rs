@@ -23,7 +23,7 @@ pub use virtual_host::{LastNames, VirtualHost};
 
 use crate::admission::Ledger;
 use crate::backend::{ServerHello, State, Upstream};
-use crate::catalog::{KINDS, Published, Table, Target};
+use crate::catalog::{Annotated, KINDS, Published, Table, Target};
 use crate::protocol::{Request, Version};
 use crate::telemetry::metrics::LevelGuard;
 use bytes::Bytes;
@@ -106,7 +106,9 @@ pub struct Session {
     subscriptions: Mutex<HashMap<(usize, String), String>>,
     /// The last `logging/setLevel` that the client sent.
     level: Mutex<Option<Request>>,
-    /// Only of a client of 2026-07-28.
+    /// Only of a client of 2026-07-28: what its tools want repeated in headers.
+    pub annotated: Annotated,
+    /// Only of such a client.
     pub listeners: Listeners,
     /// Of such a client: what each backend was asked for at least, as rank of its log level.
     levels: Mutex<Vec<u8>>,
@@ -175,6 +177,7 @@ impl Session {
             upstreams: OnceLock::new(),
             subscriptions: Mutex::default(),
             level: Mutex::default(),
+            annotated: Annotated::default(),
             listeners: Listeners::default(),
             orphaned: AtomicBool::new(false),
             scratch: Scratch::new(),
@@ -297,12 +300,17 @@ impl Session {
     /// What a backend lists of this kind has changed.
     pub fn list_changed(&self, kind: Kind, backend: usize) {
         lock(&self.published).table(kind).changed(backend);
+        if kind == Kind::Tool {
+            self.annotated.forget(backend);
+        }
     }
 
     /// As `list_changed`, for everything that a backend lists.
     pub fn lists_changed(&self, backend: usize) {
         let published = lock(&self.published);
         KINDS.iter().for_each(|kind| published.table(*kind).changed(backend));
+        drop(published);
+        self.annotated.forget(backend);
     }
 
     /// A backend has come or gone: routers are asked anew.

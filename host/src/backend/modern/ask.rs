@@ -7,6 +7,7 @@ use crate::protocol::json::{self, Object};
 use crate::protocol::members::splice;
 use crate::protocol::{Edits, RequestId, Version, Wire, meta, method};
 use bytes::Bytes;
+use http::HeaderMap;
 use std::ops::Range;
 
 const OURS: [&str; 4] = [meta::PROTOCOL_VERSION, meta::CLIENT_CAPABILITIES, meta::CLIENT_INFO, meta::LOG_LEVEL];
@@ -86,6 +87,11 @@ impl Ask {
     /// JSON text of the log level that the request itself wants.
     pub fn level(&self) -> Option<&str> {
         self.out.level.as_ref().and_then(|l| std::str::from_utf8(l).ok())
+    }
+
+    /// The client's headers that repeat arguments, as they came.
+    pub fn brought(&self) -> &HeaderMap {
+        self.out.brought.headers()
     }
 
     /// Where its answers get their room from.

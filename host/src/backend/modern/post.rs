@@ -22,8 +22,8 @@ pub struct Posting<'a> {
     pub id: u64,
     /// The whole message.
     pub message: Bytes,
-    /// `Mcp-Param-*` of a client that nobody here knows; overruled by those that are written here.
-    pub extra: &'a HeaderMap,
+    /// `Mcp-Param-*` of the client, as they came; what is written here for the body takes their place.
+    pub brought: &'a HeaderMap,
     pub room: Option<Room>,
 }
 
@@ -47,13 +47,15 @@ pub struct Exchange {
 
 /// Sends a request and waits for the head of the response.
 pub async fn open(inner: &Arc<Inner>, http: &HttpLink, posting: Posting<'_>) -> Result<Posted, BackendError> {
-    let Posting { id, message, extra, room } = posting;
+    let Posting { id, message, brought, room } = posting;
     let Ok(Incoming::Request(request)) = Incoming::parse(message.clone()) else {
         return Err(inner.unavailable("the request could not be written for it", None));
     };
     let mut head = http.headers().clone();
-    for (name, value) in extra {
-        head.entry(name).or_insert_with(|| value.clone());
+    for name in brought.keys().filter(|name| !http.headers().contains_key(*name)) {
+        for value in brought.get_all(name) {
+            head.append(name, value.clone());
+        }
     }
     let tool = (&*request.method == method::TOOLS_CALL).then(|| request.string_param(&["name"]).ok()?).flatten();
     let params = tool.and_then(|name| inner.modern().tools.of(&name.value));
@@ -76,7 +78,7 @@ pub async fn open(inner: &Arc<Inner>, http: &HttpLink, posting: Posting<'_>) -> 
 
 /// A request of the gateway's own, to its answer. What else comes for it has no call to belong to.
 pub async fn ask(inner: &Arc<Inner>, http: &HttpLink, id: u64, message: Wire) -> Result<Response, BackendError> {
-    let posting = Posting { id, message: message.into_bytes(), extra: &HeaderMap::new(), room: None };
+    let posting = Posting { id, message: message.into_bytes(), brought: &HeaderMap::new(), room: None };
     match open(inner, http, posting).await? {
         Posted::Answer(answer) => Ok(answer),
         Posted::Doubtful(outcome) => outcome,

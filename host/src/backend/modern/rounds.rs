@@ -23,7 +23,6 @@ use crate::backend::upstream::is_own_business;
 use crate::protocol::json::{self, Object};
 use crate::protocol::{Incoming, Request, RequestId, Response, Wire, codes, method};
 use bytes::Bytes;
-use http::HeaderMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -117,7 +116,7 @@ async fn leg(inner: &Arc<Inner>, link: &Link, id: u64, message: Bytes, ask: &Ask
 }
 
 async fn fly(inner: &Arc<Inner>, link: &Link, id: u64, message: Bytes, ask: &Ask, slot: &Slot) -> Result<Response, Stopped> {
-    let posting = Posting { id, message, extra: &HeaderMap::new(), room: ask.room().cloned() };
+    let posting = Posting { id, message, brought: ask.brought(), room: ask.room().cloned() };
     let mut flight = flight::send(inner, link, posting, !is_own_business(ask.method())).await?;
     if let Some(flag) = flight.flag() {
         slot.begin(id, flag);

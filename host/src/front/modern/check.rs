@@ -4,8 +4,9 @@
 //! Owns the order of the checks and what each failure is answered with. How headers repeat a body is `protocol::mirror`'s. A pure function of
 //! headers and body: nothing of it was run when it refuses.
 
+use crate::protocol::brought::TooMany;
 use crate::protocol::json::{self, Object};
-use crate::protocol::mirror::{self, Mismatch, Params};
+use crate::protocol::mirror::{self, Mismatch};
 use crate::protocol::{Request, RpcError, Version, codes, headers, meta};
 use crate::session::Declares;
 use bytes::Bytes;
@@ -65,16 +66,6 @@ pub fn envelope(headers: &HeaderMap, request: &Request) -> Result<Envelope, Faul
         info: info.map_or(Bytes::from_static(UNKNOWN_CLIENT), |info| Bytes::copy_from_slice(info.get().as_bytes())),
         level,
     })
-}
-
-/// Holds the `Mcp-Param-*` headers of a call against its arguments, once it is known which of them its tool repeats. Others are not
-/// looked at.
-///
-/// # Errors
-/// 400 and -32020 for a header that is missing though the argument is there and not null, is there though the argument is not, occurs twice,
-/// cannot be decoded, or says something else. Numbers are compared as numbers, of any size.
-pub fn params(headers: &HeaderMap, request: &Request, annotated: &Params) -> Result<(), Fault> {
-    Ok(mirror::check_params(request, annotated, headers)?)
 }
 
 /// `params._meta` of a request.
@@ -141,6 +132,12 @@ fn missing(key: &str) -> Fault {
 impl From<Mismatch> for Fault {
     fn from(mismatch: Mismatch) -> Self {
         bad(RpcError::new(codes::HEADER_MISMATCH, mismatch.to_string()))
+    }
+}
+
+impl From<TooMany> for Fault {
+    fn from(why: TooMany) -> Self {
+        Fault { status: StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, error: RpcError::new(codes::INVALID_REQUEST, why.to_string()) }
     }
 }
 

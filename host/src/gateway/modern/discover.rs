@@ -7,10 +7,6 @@ use crate::protocol::{Version, codes, meta};
 use serde_json::json;
 use std::sync::Arc;
 
-/// The revisions that the endpoint serves, the newest first.
-pub const SERVED: [Version; 5] =
-    [Version::V2026_07_28, Version::V2025_11_25, Version::V2025_06_18, Version::V2025_03_26, Version::V2024_11_05];
-
 impl Gateway {
     pub(in crate::gateway) async fn discover(self: &Arc<Self>, job: &Job) -> Outcome {
         let session = job.session();
@@ -21,7 +17,7 @@ impl Gateway {
             }
         }
         let mut result = json!({
-            "supportedVersions": SERVED.map(Version::as_str),
+            "supportedVersions": Version::SERVED.map(Version::as_str),
             "capabilities": capabilities::merged(&hellos),
             "_meta": { meta::SERVER_INFO: capabilities::of_itself() },
         });

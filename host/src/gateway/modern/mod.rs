@@ -7,7 +7,8 @@
 //!
 //! # Layout
 //! `chambers` (whose request it is) · `level` (which log messages it wants) · `answering` (what comes back) · `shape` (results and errors in
-//! the form of the era) · `state`, `parked` (calls that wait for their client) · `discover` · `listen` · `tasks` · `codes`.
+//! the form of the era) · `params` (headers that repeat arguments) · `state`, `parked` (calls that wait for their client) · `discover` ·
+//! `listen` · `tasks` · `codes`.
 
 mod answering;
 pub mod chambers;
@@ -15,6 +16,7 @@ pub mod codes;
 mod discover;
 mod level;
 mod listen;
+mod params;
 mod parked;
 pub(super) mod shape;
 mod state;
@@ -27,6 +29,7 @@ pub use state::Echo;
 
 use super::job::Job;
 use super::{Gateway, Refusal, Reply, VirtualHost};
+use crate::protocol::brought::Brought;
 use crate::protocol::{Request, RpcError, method};
 use crate::session::{Client, Principal};
 use chambers::OwnChambers;
@@ -39,6 +42,8 @@ pub struct Extras {
     pub level: Option<Level>,
     /// The state that a backend gave out, and now gets back.
     pub echo: Option<Echo>,
+    /// The headers that repeat its arguments.
+    pub brought: Brought,
 }
 
 /// A request with all that the front has verified of it.
@@ -49,6 +54,7 @@ pub struct Asking<'a> {
     pub own: &'a Arc<OwnChambers>,
     pub client: Client,
     pub level: Option<Level>,
+    pub brought: Brought,
     pub request: Request,
 }
 
@@ -100,9 +106,9 @@ impl Gateway {
             state::Given::Nothing => None,
             state::Given::Echo(echo) => Some(echo),
             // It goes on where it waits, whatever connection the retry came on.
-            state::Given::Parked(key) => return self.unpark(key, asking.client.declares, asking.request).await,
+            state::Given::Parked(key) => return self.unpark(key, asking).await,
         };
-        let Asking { host, principal, own, client, level, request } = asking;
+        let Asking { host, principal, own, client, level, brought, request } = asking;
         let session = self.chamber(host, principal, own, client).await?;
         tracing::Span::current().record("session", &**session.tag());
         let credit = self.admit(&session, &request).await?;
@@ -111,7 +117,7 @@ impl Gateway {
             return self.listen_modern(&session, request).await;
         }
         let origin = request.clone();
-        match self.dispatch(&session, request, credit, Extras { level, echo })? {
+        match self.dispatch(&session, request, credit, Extras { level, echo, brought })? {
             Reply::Now(message) => Ok(Answering::now(self, &session, origin, message)),
             Reply::Stream(reader, cancel) => Ok(Answering::new(self, &session, origin, reader, cancel)),
         }

@@ -5,10 +5,10 @@
 //! Dropping a call cancels it at its backend.
 
 use super::super::{Gateway, Refusal};
-use super::Answering;
 use super::state;
-use crate::protocol::{Incoming, Request, RequestId, RpcError, codes};
-use crate::session::{Declares, Principal};
+use super::{Answering, Asking};
+use crate::protocol::{Incoming, RequestId, RpcError, codes};
+use crate::session::{Client, Declares, Principal};
 use bytes::Bytes;
 use http::StatusCode;
 use std::collections::HashMap;
@@ -87,7 +87,8 @@ impl Parked {
 
 impl Gateway {
     /// Goes on with a call that waits, with the answers that `request`, its retry, brings.
-    pub(super) async fn unpark(self: &Arc<Self>, key: [u8; 16], now: Declares, request: Request) -> Result<Answering, Refusal> {
+    pub(super) async fn unpark(self: &Arc<Self>, key: [u8; 16], asking: Asking<'_>) -> Result<Answering, Refusal> {
+        let Asking { client: Client { declares: now, .. }, brought, request, .. } = asking;
         let refuse = |error: RpcError| Refusal::new(StatusCode::OK, error);
         let responses = state::responses(&request).map_err(refuse)?;
         // Looked at before the call is taken: a retry that cannot be used leaves it where it is.
@@ -107,6 +108,11 @@ impl Gateway {
         let session = session.ok_or_else(gone)?;
         check_able(session.client.declares, now)?;
         let credit = self.admit(&session, &request).await?;
+        if let Ok(Some(name)) = request.string_param(&["name"]) {
+            let at = self.names(&session).await.map_err(refuse)?;
+            let checked = self.check_params(&session, &request, &brought, &at, &name.value, None).await;
+            checked.map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, RpcError::new(codes::HEADER_MISMATCH, why.to_string())))?;
+        }
         let Some(waiting) = self.parked.lock().remove(&key) else { return Err(gone()) };
         let Waiting { mut answering, questions, .. } = waiting;
         session.touch();
