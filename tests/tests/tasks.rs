@@ -252,7 +252,7 @@ async fn tasks_of_several_legacy_servers_lead_to_their_own_with_all_that_is_said
     let theirs = other.result("tools/call", task("b__t")).await["task"]["taskId"].clone();
     let ids = |tasks: Vec<Value>| tasks.into_iter().map(|task| task["taskId"].clone()).collect::<Vec<_>>();
     assert_eq!(ids(session.list("tasks/list", "tasks").await), [of_a, of_b]);
-    assert_eq!(ids(other.list("tasks/list", "tasks").await), [theirs.clone()]);
+    assert_eq!(ids(other.list("tasks/list", "tasks").await), std::slice::from_ref(&theirs));
     let asked = b.seen_of("tasks/get").len();
     for foreign in [theirs, json!("b/7"), json!("1"), json!("c/1"), json!("")] {
         for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
