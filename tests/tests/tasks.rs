@@ -212,7 +212,7 @@ fn counting(name: &'static str) -> Builder {
         let stream = call.stream();
         stream.notify("notifications/tasks/status", &task(1, "input_required")).await;
         let params = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} }, "_meta": related });
-        let answer = stream.ask("q", "elicitation/create", &params.to_string()).await;
+        let answer = stream.ask("7", "elicitation/create", &params.to_string()).await;
         let answer: Value = serde_json::from_str(&answer).expect("an answer");
         assert_eq!(answer["result"]["_meta"], related, "the server gets its own id back");
         stream.answer(&json!({ "content": [{ "type": "text", "text": format!("of {name}") }], "_meta": related }).to_string()).await;

@@ -28,15 +28,19 @@ impl Gateway {
             edits.replace(name.at, json::quote(&target.name));
         }
         // Clients of 2026-07-28 have no such member: there, servers decide.
+        let mut way = AsTask::Unchanged;
         if task && kind == Kind::Tool && !job.session().version().is_modern() {
-            match self.as_task(job.session(), target.backend).await {
-                Ok(AsTask::Task) => return tasks::made(job.session(), self.relay_published(job, &at, target.backend, edits).await),
-                Ok(AsTask::Plain) => tasks::plain(&job.request, &mut edits),
-                Ok(AsTask::Unchanged) => {}
+            // Boxed: it is seldom needed, and calls are small without it.
+            way = match Box::pin(self.as_task(job.session(), target.backend)).await {
+                Ok(way) => way,
                 Err(error) => return error.into(),
-            }
+            };
         }
-        self.relay_published(job, &at, target.backend, edits).await
+        if matches!(way, AsTask::Plain) {
+            tasks::plain(&job.request, &mut edits);
+        }
+        let outcome = self.relay_published(job, &at, target.backend, edits).await;
+        if matches!(way, AsTask::Task) { tasks::made(job.session(), outcome) } else { outcome }
     }
 }
 

@@ -235,7 +235,10 @@ pub(super) fn about(session: &Session, backend: usize, request: &Request) -> Res
 pub(super) fn answered(session: &Session, backend: usize, about: About, response: &Response) -> Edits {
     let mut edits = Edits::new();
     relate_to_server(session, backend, &response.raw, response.body_at.clone(), &mut edits);
-    let Some(result) = Object::parse(&response.raw[response.body_at.clone()]).ok().filter(|_| response.ok) else { return edits };
+    if about == About::Other || !response.ok {
+        return edits;
+    }
+    let Ok(result) = Object::parse(&response.raw[response.body_at.clone()]) else { return edits };
     match about {
         About::Other => {}
         About::Task => {
