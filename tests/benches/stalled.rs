@@ -10,7 +10,6 @@ use std::{fmt::Write as _, time::Duration};
 use lockgate_tests::{
     gateway::{Gateway, http_backends},
     incident::{Outcome, Owed, Plan, Sample, backend, quantile, run},
-    load::median,
     process::{Server, binary},
 };
 use tokio::process::Command;
@@ -174,4 +173,9 @@ fn svg(lines: &[Line], plan: Plan) -> String {
         height - 10.0
     );
     out
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }

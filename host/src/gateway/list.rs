@@ -235,7 +235,7 @@ impl Gateway {
             let mut cursor = cursor;
             for _ in 0..WALK_PAGES {
                 let params = cursor.as_ref().map_or("{}".to_owned(), |c| format!("{{\"cursor\":{}}}", json::quote(c)));
-                let page = self.quiet_page(session, kind, backend, Self::own_request(ListOf::from(kind).method(), &params), limit).await?;
+                let page = self.quiet_page(session, kind, backend, Request::own(ListOf::from(kind).method(), &params), limit).await?;
                 learn(session, kind, backend, &page, cursor.is_none());
                 items.extend(page.items.into_iter().map(|i| Listing::new(i.name, i.title.as_deref())));
                 match page.next_cursor {

@@ -7,10 +7,9 @@ use super::tasks;
 use crate::admission::Room;
 use crate::backend::{BackendError, Call, CallEvent, Outbound};
 use crate::catalog::Published;
-use crate::protocol::{Edits, Request, RequestId, Response, RpcError, method};
+use crate::protocol::{Edits, RequestId, Response, RpcError, method};
 use crate::session::streams::Rule;
 use crate::telemetry::metrics::IsolationSignal;
-use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,15 +141,6 @@ impl Gateway {
             }
             other => other.into_outcome(backend),
         }
-    }
-
-    /// A request that the gateway makes itself, for a backend, on behalf of the job (`params` is JSON text).
-    pub(super) fn own_request(method: &str, params: &str) -> Request {
-        let raw = Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"{method}\",\"params\":{params}}}"));
-        let id_at = raw.len().min(22)..raw.len().min(23);
-        debug_assert_eq!(&raw[id_at.clone()], b"0");
-        let params_at = raw.len() - 1 - params.len()..raw.len() - 1;
-        Request { id: RequestId::number(0), id_at, method: method.into(), params_at: Some(params_at), raw }
     }
 }
 

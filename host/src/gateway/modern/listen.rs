@@ -106,7 +106,7 @@ impl Gateway {
     /// A request about one resource that the gateway makes itself.
     async fn quietly(self: &Arc<Self>, session: &Arc<Session>, backend: usize, of: &str, uri: &str) -> Result<(), String> {
         let upstream = session.upstreams().get(backend).ok_or("there is no such backend")?;
-        let request = Self::own_request(of, &format!("{{\"uri\":{}}}", json::quote(uri)));
+        let request = Request::own(of, &format!("{{\"uri\":{}}}", json::quote(uri)));
         let limit = session.host.backends[backend].timeouts.list;
         let mut call = upstream.call(Outbound::own(request), limit).await.map_err(|e| e.to_string())?;
         loop {
