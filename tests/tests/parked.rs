@@ -7,7 +7,7 @@ use std::{
 };
 
 use lockgate_tests::{
-    backend::{Backend, Builder, Call},
+    backend::{Backend, Builder, Call, Seen},
     client::Answer,
     eventually,
     gateway::{AUTH, Gateway, TOKEN_X, TOKEN_Y, http_backends},
@@ -236,6 +236,40 @@ async fn questions_that_a_stdio_server_asks_are_parked_as_well() {
     gateway.stop().await;
 }
 
+#[tokio::test]
+async fn a_stdio_server_may_ask_while_other_calls_wait_for_their_client_or_are_at_work() {
+    let folder = lockgate_tests::process::Folder::new("parked");
+    let log = folder.path().join("backend.log");
+    let command = json!(stdio::command(&log, &[]));
+    let gateway = Gateway::start(&format!("backends:\n  child: {{ command: {command} }}\n{AUTH}")).await;
+    let client = Modern::new(gateway.mcp().with_bearer(TOKEN_X)).able(json!({ "elicitation": {} }));
+    let first = park(&client, json!({ "k": 1 })).await;
+    let second = park(&client, json!({ "k": 2 })).await;
+    let named = |name: &str| json!({ "action": "accept", "content": { "name": name } });
+    // The child asks in the second call while it is in the first, so it wants the answers in this order.
+    for (parked, name) in [(second, "two"), (first, "one")] {
+        let answer = parked.complete(&client, &named(name)).await;
+        assert_eq!(answer.result()["structuredContent"]["content"]["name"], name, "{}", answer.raw);
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_anonymous_client_that_does_not_answer_takes_no_place_of_another() {
+    let backend = asking("b").start().await;
+    let gateway = one(&backend, "modern: { parked: 3, parked_per_principal: 1 }\n").await;
+    let (a, b) = (able(&gateway).on_one_connection().await, able(&gateway).on_one_connection().await);
+    park(&a, json!({ "n": 1 })).await;
+    assert!(a.call("ask", json!({ "n": 2 })).await["structuredContent"]["response"]["error"]["code"].is_i64());
+    let of_b = park(&b, json!({ "n": 3 })).await;
+    // A connection each, which have gone: they make room, the oldest first.
+    for n in 4..8 {
+        park(&able(&gateway), json!({ "n": n })).await;
+    }
+    of_b.complete(&b, &accept(3)).await.result();
+    gateway.stop().await;
+}
+
 /// Asks twice, one question after the other, with progress before, between and after them.
 async fn asks_twice(call: Call) {
     let token = call.progress_token();
@@ -439,6 +473,9 @@ async fn a_parked_call_whose_time_is_over_is_cancelled_and_its_state_refused() {
     let cancelled = backend.saw("notifications/cancelled", 1).await.remove(0);
     assert_eq!(cancelled.session, upstream.session);
     assert_eq!(Some(cancelled.params()["requestId"].to_string()), upstream.message().id.map(|id| id.get().to_owned()));
+    // The server may wait for its question all the same: it is answered, too.
+    let given_up = |seen: &Seen| seen.message().error.is_some_and(|error| error.get().contains("-31009"));
+    eventually("the question is given up", || backend.seen().iter().any(given_up).then_some(())).await;
     refused(&parked.complete(&client, &accept(1)).await);
     assert_eq!(backend.seen_of("tools/call").len(), 1);
     eventually("the call's connection is given up", || (backend.abandoned() == 1).then_some(())).await;

@@ -37,9 +37,15 @@ impl Gateway {
                 format!("the client did not declare the capability that `{}` needs", request.method),
             ));
         }
-        if session.version().is_modern() && stream == STANDALONE {
-            return Err(RpcError::new(codes::CLIENT_GONE, "this client can be asked only in the course of one of its requests"));
-        }
+        let carrier = match session.version().is_modern() && stream == STANDALONE {
+            true => session.carriers.pick(backend).ok_or_else(|| {
+                RpcError::new(
+                    codes::CLIENT_GONE,
+                    "this client can be asked only in the course of one of its requests, and none is under way that does not wait for it already",
+                )
+            })?,
+            false => stream,
+        };
         let token = request.progress_token().map_err(RpcError::invalid_params)?;
         let about = tasks::about(session, backend, request)?;
         let question = Question { backend, id: request.id.clone(), progress_token: token.as_ref().map(|t| t.value.clone()), stream, about };
@@ -53,7 +59,7 @@ impl Gateway {
         }
         tasks::relate_params(session, backend, &request.raw, request.params_at.clone(), &mut edits);
         let message = request.rewritten(&id, edits);
-        let refused = match session.streams.note(stream, message, Rule::Ask(number)).await {
+        let refused = match session.streams.note(carrier, message, Rule::Ask(number)).await {
             Noted::Gone => RpcError::new(codes::CLIENT_GONE, "the client has closed the stream that this request belongs to"),
             Noted::Dropped => RpcError::new(codes::CLIENT_GONE, "the client does not read its stream, so it cannot be asked now"),
             _ => return Ok(()),
@@ -88,8 +94,13 @@ impl Gateway {
 
     /// Questions that have waited too long are answered for the client.
     pub(super) async fn expire_questions(&self, session: &Session, now: tokio::time::Instant) {
-        for question in session.asked.expired(now) {
-            let error = RpcError::new(codes::CLIENT_GONE, "the client did not answer in time");
+        self.give_up(session, session.asked.expired(now), "the client did not answer in time").await;
+    }
+
+    /// Answers questions for the client, which will not.
+    pub(super) async fn give_up(&self, session: &Session, questions: Vec<Question>, why: &str) {
+        for question in questions.into_iter().filter(|q| q.backend != PROBE) {
+            let error = RpcError::new(codes::CLIENT_GONE, why);
             self.respond(session, question.backend, error.to_message(Some(&question.id))).await;
         }
     }

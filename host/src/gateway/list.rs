@@ -87,9 +87,7 @@ impl Gateway {
                     false,
                 ),
                 None => {
-                    return Err(
-                        RpcError::invalid_params("`params.cursor` is not a cursor that this session was given for this list").into()
-                    );
+                    return Err(RpcError::invalid_params("`params.cursor` is not a cursor that was given out here for this list").into());
                 }
             },
         };

@@ -74,6 +74,7 @@ impl Gateway {
                 },
             }
         };
+        let _carrier = session.version().is_modern().then(|| session.carriers.add(backend, job.stream));
         let ended = tokio::select! {
             biased;
             () = job.control.cancelled() => None,

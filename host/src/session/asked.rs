@@ -80,9 +80,13 @@ impl Asked {
         inner.open.remove(&number).map(|(q, _)| (number, q))
     }
 
-    /// Forgets the questions of a call that is over.
-    pub fn end_of_stream(&self, stream: StreamId) {
-        lock(&self.inner).open.retain(|_, (q, _)| q.stream != stream);
+    /// Takes the questions of a call that is over.
+    pub fn end_of_stream(&self, stream: StreamId) -> Vec<Question> {
+        let mut inner = lock(&self.inner);
+        if inner.open.is_empty() {
+            return Vec::new();
+        }
+        inner.open.extract_if(|_, (q, _)| q.stream == stream).map(|(_, (q, _))| q).collect()
     }
 
     /// Takes the questions of a backend that went down.

@@ -6,6 +6,7 @@
 
 mod asked;
 mod calls;
+mod carriers;
 mod key;
 mod listeners;
 mod registry;
@@ -15,6 +16,7 @@ mod virtual_host;
 
 pub use asked::{About, Asked, Question};
 pub use calls::{Begin, CallControl, Cancel};
+pub use carriers::Carriers;
 pub use key::{Principal, SessionId, SessionKey};
 pub use listeners::{LISTENS, Listener, Listeners, Topic, Wanted, Watched};
 pub use registry::{Found, Full, Place, Registry, RegistryLimits};
@@ -110,6 +112,8 @@ pub struct Session {
     pub annotated: Annotated,
     /// Only of such a client.
     pub listeners: Listeners,
+    /// Of such a client: what is under way.
+    pub carriers: Carriers,
     /// Of such a client: what each backend was asked for at least, as rank of its log level.
     levels: Mutex<Vec<u8>>,
     /// The connection that it stood for has ended: it ends with its last call.
@@ -179,6 +183,7 @@ impl Session {
             level: Mutex::default(),
             annotated: Annotated::default(),
             listeners: Listeners::default(),
+            carriers: Carriers::default(),
             orphaned: AtomicBool::new(false),
             scratch: Scratch::new(),
             warm: Warm::new(),
@@ -437,9 +442,13 @@ impl Session {
         self.orphaned.store(true, Ordering::Release);
     }
 
+    pub fn is_orphan(&self) -> bool {
+        self.orphaned.load(Ordering::Acquire)
+    }
+
     /// Whether nobody can have any more of it.
     pub fn is_done(&self) -> bool {
-        self.orphaned.load(Ordering::Acquire) && self.calls.is_empty() && self.streams.attached() == 0
+        self.is_orphan() && self.calls.is_empty() && self.streams.attached() == 0
     }
 
     pub fn created(&self) -> Instant {
