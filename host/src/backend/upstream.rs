@@ -167,7 +167,7 @@ impl Upstream {
             let inner = self.inner.clone();
             self.inner.spawn(async move {
                 let stop = inner.stop.clone();
-                stop.run_until_cancelled(listen::run(inner)).await;
+                stop.run_until_cancelled(Box::pin(listen::run(inner))).await;
             });
         }
     }

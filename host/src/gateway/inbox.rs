@@ -18,14 +18,15 @@ impl Gateway {
         while let Some(message) = messages.recv().await {
             let Some(session) = session.upgrade() else { return };
             match message {
-                FromServer::Up(hello) => self.backend_up(&session, backend, &hello).await,
+                // Boxed, like the others: what handles a message is large, and an idle session is to be small.
+                FromServer::Up(hello) => Box::pin(self.backend_up(&session, backend, &hello)).await,
                 FromServer::Down(reason) => {
                     tracing::warn!(session = %session.tag(), backend = %session.host.backends[backend].name, %reason, "backend went down");
                     session.asked.backend_gone(backend);
                     session.forget_routes();
                 }
-                FromServer::Notification(n) => self.server_notification(&session, backend, n, STANDALONE).await,
-                FromServer::Request(r) => self.ask(&session, backend, r, STANDALONE).await,
+                FromServer::Notification(n) => Box::pin(self.server_notification(&session, backend, n, STANDALONE)).await,
+                FromServer::Request(r) => Box::pin(self.ask(&session, backend, r, STANDALONE)).await,
             }
         }
     }

@@ -399,11 +399,13 @@ impl Session {
     /// Runs `future` until it is done or the session ends. The session owns the task.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         let ended = self.ended.clone();
+        // Boxed: else it has its place twice in the task.
+        let mut future = Box::pin(future);
         self.tasks.spawn(async move {
             tokio::select! {
                 biased;
                 () = ended.cancelled() => {}
-                () = future => {}
+                () = &mut future => {}
             }
         });
     }
