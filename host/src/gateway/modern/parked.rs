@@ -40,7 +40,7 @@ struct Waiting {
 enum Room {
     Free,
     /// Where this one does not any more.
-    By(Waiting),
+    By(Box<Waiting>),
     None,
 }
 
@@ -76,7 +76,7 @@ impl Parked {
             return Room::Free;
         }
         let gone = waiting.iter().filter(|(_, w)| w.answering.session().is_orphan()).min_by_key(|(_, w)| w.until).map(|(key, _)| *key);
-        gone.and_then(|key| waiting.remove(&key)).map_or(Room::None, Room::By)
+        gone.and_then(|key| waiting.remove(&key)).map_or(Room::None, |other| Room::By(Box::new(other)))
     }
 
     pub(super) fn put(&self, key: [u8; 16], answering: Answering, questions: Vec<Question>, until: Instant, counted: LevelGuard) {
@@ -96,7 +96,7 @@ impl Gateway {
         match self.parked.has_room(&self.settings.parked, session) {
             Room::Free => true,
             Room::By(other) => {
-                self.end_waiting(other, "the client has gone, and others need the place").await;
+                self.end_waiting(*other, "the client has gone, and others need the place").await;
                 true
             }
             Room::None => false,
