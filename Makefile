@@ -5,15 +5,20 @@ CARGO ?= cargo
 ARGS ?=
 KIT ?= ../shared/field/kit.py
 
-.PHONY: help demo build wasm test bench stalled field soak
+QUICK ?=
+PEERS ?=
+
+.PHONY: help demo build wasm test dist bench bench-peers bench-instructions stalled field soak
 
 help:
 	@echo "make demo              build everything, start a gateway with three backends, show a tour, stay up"
 	@echo "make demo ARGS=--exit  the same, and stop after the tour"
 	@echo "make test              format, clippy, unit and end-to-end tests, the conformance suite, real clients and servers"
-	@echo "make bench             what policies cost, side by side"
+	@echo "make bench             what a hop costs, side by side with other gateways: tables and charts (25 minutes; QUICK=1: three)"
+	@echo "make bench-peers       install the other gateways that can be (nginx, Envoy; PEERS=all: the crate mcp-proxy, too)"
+	@echo "make bench-instructions  count the instructions of a call, against what is recorded"
 	@echo "make stalled           400 sessions, 40 of which stop reading, for a minute; with a chart, and beside another gateway"
-	@echo "make soak              make and delete 20,000 sessions; memory has to return"
+	@echo "make soak              make and delete 20,000 sessions: memory has to return; a minute of refusals: each call runs once"
 	@echo "make field KIT=path    run a field kit against the gateway"
 
 wasm:
@@ -34,14 +39,24 @@ test: wasm
 	tests/real/setup
 	tests/run
 
-bench: build
-	$(CARGO) bench --profile dev --workspace --bench policies
+# As it is released: optimised across crates, which takes minutes at each link.
+dist: wasm
+	$(CARGO) build --profile dist --workspace --bin lockgate --bin rmcp-gateway --bin lockgate-bench
+
+bench: dist
+	target/dist/lockgate-bench run --docs docs $(if $(QUICK),--quick) $(ARGS)
+
+bench-peers:
+	tests/bench/peers $(PEERS)
+
+bench-instructions: dist
+	target/dist/lockgate-bench instructions $(ARGS)
 
 stalled: build
 	$(CARGO) bench --profile dev --workspace --bench stalled
 
 soak: build
-	SOAK_SESSIONS=20000 $(CARGO) test --workspace --test e2e -- memory:: --nocapture --test-threads 1
+	SOAK_SESSIONS=20000 RETRY_SECONDS=60 $(CARGO) test --workspace --test e2e -- memory:: a_client_that_honours_retry_after --nocapture --test-threads 1
 
 field: build
 	LOCKGATE=$(CURDIR)/target/debug/lockgate python3 $(KIT) --gateway lockgate $(ARGS)

@@ -1,13 +1,15 @@
 //! The incident, side by side: Lockgate without and with stalled sessions, and a gateway made of rmcp's own session manager with them.
 //!
-//! `cargo bench --workspace --bench stalled`, or with `--profile dev` what `make test` has built already. `INCIDENT_SESSIONS` (400) and
-//! `INCIDENT_SECONDS` (60). Writes `target/bench/stalled.csv` (a line for each second and gateway) and `target/bench/stalled.svg`.
+//! `cargo bench --workspace --bench stalled`, or with `--profile dev` what `make test` has built already. `INCIDENT_SESSIONS` (400),
+//! `INCIDENT_SECONDS` (60), and `INCIDENT_ROUNDS` (1): on a machine that has other things to do, Lockgate without and with stalled
+//! sessions in turns, the ratio of each pair, and their median. Writes `target/bench/stalled.csv` (a line for each second and gateway) and
+//! `target/bench/stalled.svg`.
 
 use std::{fmt::Write as _, time::Duration};
 
 use lockgate_tests::{
     gateway::{Gateway, http_backends},
-    incident::{Outcome, Plan, Sample, backend, quantile, run},
+    incident::{Outcome, Owed, Plan, Sample, backend, quantile, run},
     process::{Server, binary},
 };
 use tokio::process::Command;
@@ -16,11 +18,17 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// One run.
+/// The runs of one kind.
 struct Line {
     name: &'static str,
     colour: &'static str,
-    outcome: Outcome,
+    runs: Vec<Outcome>,
+}
+
+impl Line {
+    fn samples(&self) -> Vec<Sample> {
+        self.runs.iter().flat_map(|run| &run.healthy).copied().collect()
+    }
 }
 
 #[tokio::main]
@@ -36,27 +44,59 @@ async fn main() {
         limit: Duration::from_secs(10),
     };
     let quiet = Plan { sessions: plan.sessions - plan.stalled, stalled: 0, ..plan };
+    let (mut without, mut with) = (Vec::new(), Vec::new());
+    let p99 = |run: &Outcome| quantile(&run.healthy, 0.99).as_secs_f64() * 1e3;
+    let mut ratios = Vec::new();
+    for round in 1..=setting("INCIDENT_ROUNDS", 1).max(1) {
+        let pair = (lockgate(quiet).await, lockgate(plan).await);
+        let ratio = p99(&pair.1) / p99(&pair.0);
+        println!("round {round}: p99 {:.1} ms without stalled sessions, {:.1} ms with: {ratio:.2}", p99(&pair.0), p99(&pair.1));
+        ratios.push(ratio);
+        without.push(pair.0);
+        with.push(pair.1);
+    }
     let lines = [
-        Line { name: "Lockgate, nobody stalled", colour: "#888888", outcome: lockgate(quiet).await },
-        Line { name: "Lockgate, one in ten stalled", colour: "#1a7f37", outcome: lockgate(plan).await },
-        Line { name: "rmcp session manager, one in ten stalled", colour: "#cf222e", outcome: rmcp(plan).await },
+        Line { name: "Lockgate, nobody stalled", colour: "#888888", runs: without },
+        Line { name: "Lockgate, one in ten stalled", colour: "#1a7f37", runs: with },
+        Line { name: "rmcp session manager, one in ten stalled", colour: "#cf222e", runs: vec![rmcp(plan).await] },
     ];
     println!("{sessions} sessions, {} of them stalled, {:?}; the others' calls", plan.stalled, plan.time);
-    println!("{:<42} {:>7} {:>7} {:>10} {:>10} {:>10} {:>12}", "", "calls", "failed", "p50", "p99", "longest", "memory");
-    for Line { name, outcome, .. } in &lines {
-        let of = |q| format!("{:.1} ms", quantile(&outcome.healthy, q).as_secs_f64() * 1e3);
-        let failed = outcome.healthy.iter().filter(|s| !s.ok).count();
+    println!("{:<42} {:>7} {:>7} {:>10} {:>10} {:>10} {:>12} {:>10}", "", "calls", "failed", "p50", "p99", "longest", "memory", "newcomer");
+    for line in &lines {
+        let samples = line.samples();
+        let of = |q| format!("{:.1} ms", quantile(&samples, q).as_secs_f64() * 1e3);
+        let failed = samples.iter().filter(|s| !s.ok).count();
+        let grown = line.runs.iter().map(|run| run.grown).max().unwrap_or(0);
+        let newcomer = line.runs.iter().map(|run| run.newcomer).max().flatten();
         println!(
-            "{name:<42} {:>7} {failed:>7} {:>10} {:>10} {:>10} {:>8} MiB",
-            outcome.healthy.len(),
+            "{:<42} {:>7} {failed:>7} {:>10} {:>10} {:>10} {:>8} MiB {:>10}",
+            line.name,
+            samples.len(),
             of(0.5),
             of(0.99),
             of(1.0),
-            outcome.grown >> 20
+            grown >> 20,
+            newcomer.map_or("none".to_owned(), |took| format!("{:.0} ms", took.as_secs_f64() * 1e3)),
         );
     }
-    let ratio = quantile(&lines[1].outcome.healthy, 0.99).as_secs_f64() / quantile(&lines[0].outcome.healthy, 0.99).as_secs_f64();
-    println!("p99 of the others with stalled sessions, to without: {ratio:.2}");
+    println!("calls of the stalled, read afterwards");
+    println!("{:<42} {:>8} {:>8} {:>8} {:>8} {:>10} {:>14}", "", "admitted", "answered", "cut", "refused", "no answer", "served again");
+    for line in &lines[1..] {
+        let owed = || line.runs.iter().flat_map(|run| &run.owed);
+        let count = |wanted: fn(&Owed) -> bool| owed().filter(|o| wanted(o)).count();
+        let served: Vec<_> = line.runs.iter().flat_map(|run| &run.recovered).collect();
+        println!(
+            "{:<42} {:>8} {:>8} {:>8} {:>8} {:>10} {:>14}",
+            line.name,
+            count(|o| o.status == 200),
+            count(|o| o.answered),
+            count(|o| o.cut && o.status == 200),
+            count(|o| o.status == 429),
+            count(|o| o.status == 0),
+            format!("{} of {}", served.iter().filter(|s| s.is_some()).count(), served.len()),
+        );
+    }
+    println!("p99 of the others with stalled sessions, to without: {:.2}", median(ratios));
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
     std::fs::create_dir_all(&folder).expect("target can be written to");
     std::fs::write(folder.join("stalled.csv"), csv(&lines)).expect("target can be written to");
@@ -89,8 +129,9 @@ fn seconds(samples: &[Sample]) -> Vec<(u64, Vec<Sample>)> {
 
 fn csv(lines: &[Line]) -> String {
     let mut out = "gateway,second,calls,failed,p50_ms,p99_ms\n".to_owned();
-    for Line { name, outcome, .. } in lines {
-        for (second, samples) in seconds(&outcome.healthy) {
+    for line in lines {
+        let name = line.name;
+        for (second, samples) in seconds(&line.samples()) {
             let ms = |q| quantile(&samples, q).as_secs_f64() * 1e3;
             let failed = samples.iter().filter(|s| !s.ok).count();
             let _ = writeln!(out, "\"{name}\",{second},{},{failed},{:.2},{:.2}", samples.len(), ms(0.5), ms(0.99));
@@ -116,8 +157,9 @@ fn svg(lines: &[Line], plan: Plan) -> String {
             at + 4.0
         );
     }
-    for (row, Line { name, colour, outcome }) in lines.iter().enumerate() {
-        let points: Vec<String> = seconds(&outcome.healthy)
+    for (row, line) in lines.iter().enumerate() {
+        let (name, colour) = (line.name, line.colour);
+        let points: Vec<String> = seconds(&line.samples())
             .iter()
             .filter(|(_, samples)| !samples.is_empty())
             .map(|(second, samples)| format!("{:.1},{:.1}", x(*second as f64), y(quantile(samples, 0.99).as_secs_f64() * 1e3)))
@@ -131,4 +173,9 @@ fn svg(lines: &[Line], plan: Plan) -> String {
         height - 10.0
     );
     out
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
 }

@@ -288,13 +288,17 @@ impl Events {
 
     /// Reads until a message has this method, dropping others.
     pub async fn method(&mut self, method: &str) -> Value {
-        loop {
-            let event = self.message().await.unwrap_or_else(|| panic!("the stream ended before {method}"));
-            let message = event.json();
-            if message["method"] == method {
-                return message;
+        // All of it in one deadline: keep-alives are no progress.
+        within(method, async {
+            loop {
+                let event = self.message().await.unwrap_or_else(|| panic!("the stream ended before {method}"));
+                let message = event.json();
+                if message["method"] == method {
+                    return message;
+                }
             }
-        }
+        })
+        .await
     }
 
     /// Everything up to the end of the stream.

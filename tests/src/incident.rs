@@ -54,7 +54,9 @@ pub struct Sample {
 pub struct Owed {
     pub key: String,
     pub status: u16,
-    /// The whole answer came.
+    /// The stream was cut before its end: a gateway need not hold what nobody reads for ever.
+    pub cut: bool,
+    /// The whole answer came, on its own stream or, after that was cut, on one that resumes it.
     pub answered: bool,
 }
 
@@ -181,11 +183,7 @@ pub async fn run(to: SocketAddr, pid: u32, plan: Plan) -> Outcome {
     for (session, sent) in left {
         recovering.spawn(async move {
             // All at the same time, as a client that reads again does.
-            let reading = sent.into_iter().map(|(key, unread)| async move {
-                let read = unread.read(Duration::from_secs(20)).await;
-                let answered = read.status == 200 && read.messages().iter().any(|m| answers(m, &key));
-                Owed { key, status: read.status, answered }
-            });
+            let reading = sent.into_iter().map(|(key, unread)| collect(&session, key, unread, plan.limit));
             let owed = futures_util::future::join_all(reading).await;
             let began = Instant::now();
             while began.elapsed() < plan.limit {
@@ -207,6 +205,34 @@ pub async fn run(to: SocketAddr, pid: u32, plan: Plan) -> Outcome {
         }
     }
     Outcome { healthy: samples, owed, grown, recovered, newcomer }
+}
+
+/// Reads what a stalled client is owed for one call, and resumes the stream where it was cut.
+async fn collect(session: &Session, key: String, unread: Unread, limit: Duration) -> Owed {
+    let Some(read) = unread.read_what_comes(Duration::from_secs(20)).await else {
+        return Owed { key, status: 0, cut: true, answered: false };
+    };
+    let mut answered = read.status == 200 && read.messages().iter().any(|m| answers(m, &key));
+    if !answered
+        && !read.whole
+        && let Some(id) = read.last_event_id()
+    {
+        let rest = async {
+            let reply = session.resume(&id).await;
+            if reply.status != 200 {
+                return false;
+            }
+            let mut events = reply.events();
+            while let Some(event) = events.message().await {
+                if answers(&event.json(), &key) {
+                    return true;
+                }
+            }
+            false
+        };
+        answered = tokio::time::timeout(limit, rest).await.unwrap_or(false);
+    }
+    Owed { key, status: read.status, cut: !read.whole, answered }
 }
 
 fn answers(message: &Value, key: &str) -> bool {

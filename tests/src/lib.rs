@@ -18,7 +18,6 @@
 //! | [`fixture`] | the server that the conformance suite is run against, on rmcp |
 //! | [`conformance`] | runs the suite and reads its verdicts |
 //! | [`real`] | other projects' clients and servers, installed by `tests/real/setup` |
-//! | [`load`] | sessions that call in a closed loop, and the processor time that it costs |
 //! | [`incident`] | many sessions, one in ten behind a relay that stops reading |
 //! | [`process`] | child processes, temporary folders, what `/proc` says |
 
@@ -29,7 +28,6 @@ pub mod fixture;
 pub mod gateway;
 pub mod guests;
 pub mod incident;
-pub mod load;
 pub mod modern;
 pub mod process;
 pub mod raw;

@@ -6,6 +6,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, ChildStdin, Command},
@@ -138,6 +139,13 @@ pub fn children(pid: u32) -> Vec<u32> {
 /// How many file descriptors `pid` has open.
 pub fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map(Iterator::count).unwrap_or(0)
+}
+
+/// How many files this process and those that it starts may open, after this one may open as many as it is allowed to.
+pub fn open_files() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.and_then(|files| files.try_into().ok()).unwrap_or(usize::MAX)
 }
 
 fn status_field(pid: u32, name: &str) -> Option<String> {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     client::{Endpoint, Events, Reply, initialize_body},
     raw,
+    stall::Unread,
 };
 
 /// A session on its stream.
@@ -55,6 +56,18 @@ pub async fn open(at: &Endpoint) -> (Events, Endpoint) {
     assert_eq!(first.event.as_deref(), Some("endpoint"));
     let messages = Endpoint { path: first.text().to_owned(), ..at.clone() };
     (events, messages)
+}
+
+/// A session whose stream is not read, once it has named its endpoint.
+pub async fn open_unread(at: &Endpoint) -> (Unread, Endpoint) {
+    let mut stream = Unread::send(at, "GET", &[], "").await;
+    while !stream.seen().contains("session=") || !stream.seen().ends_with("\n\n\r\n") {
+        assert!(stream.sip(1024).await > 0, "closed before it named its endpoint: {}", stream.seen());
+    }
+    let path = stream.seen().lines().find_map(|line| line.strip_prefix("data: ")).expect("an endpoint").to_owned();
+    let messages = Endpoint { path, ..at.clone() };
+    post(&messages, initialize_body("2024-11-05", &json!({}))).await.must_be(202).await;
+    (stream, messages)
 }
 
 /// As clients of that revision do it: the answer is not what they ask the POST for.

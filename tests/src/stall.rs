@@ -2,7 +2,7 @@
 //!
 //! Their receive buffers are as small as the kernel allows, so that what is not read backs up into the gateway at once.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -11,7 +11,11 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use crate::{client::Endpoint, within, within_time};
+use crate::{
+    client::Endpoint,
+    sse::{Event, Parser},
+    within,
+};
 
 const SMALL: u32 = 4096;
 
@@ -28,13 +32,15 @@ pub struct Unread {
     seen: Vec<u8>,
 }
 
-/// An answer that was read to its end.
+/// An answer that was read to its end, or until it was cut.
 #[derive(Debug)]
 pub struct Read {
     pub status: u16,
     pub head: String,
     /// Without chunk framing.
     pub body: Vec<u8>,
+    /// Its end was there: the last chunk, or as many bytes as its head had announced.
+    pub whole: bool,
 }
 
 impl Unread {
@@ -76,7 +82,7 @@ impl Unread {
     }
 
     /// From now on it reads as fast as others do.
-    fn open_up(&self) {
+    pub fn open_up(&self) {
         rustix::net::sockopt::set_socket_recv_buffer_size(&self.socket, 1 << 20).expect("a socket takes SO_RCVBUF");
     }
 
@@ -96,32 +102,52 @@ impl Unread {
     }
 
     /// Reads to the end.
-    pub async fn read(mut self, limit: Duration) -> Read {
+    ///
+    /// # Panics
+    /// When it is cut before that.
+    pub async fn read(self, limit: Duration) -> Read {
+        let read = self.read_what_comes(limit).await.expect("an answer has a head");
+        assert!(read.whole, "cut, or not at its end in {limit:?}, after {} bytes of its body: {}", read.body.len(), read.head);
+        read
+    }
+
+    /// Reads to the end, or what comes before the connection is closed or `limit` is over; none without a whole head.
+    pub async fn read_what_comes(mut self, limit: Duration) -> Option<Read> {
         self.open_up();
-        within_time(limit, "the rest of an unread answer", self.socket.read_to_end(&mut self.seen)).await.expect("it ends in order");
-        let at = self.seen.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
-        let head = String::from_utf8_lossy(&self.seen[..at]).into_owned();
-        let status = head[9..12].parse().expect("a status");
-        let mut rest = &self.seen[at..];
-        let mut body = Vec::new();
-        if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
-            while let Some(end) = rest.windows(2).position(|w| w == b"\r\n") {
-                let size = std::str::from_utf8(&rest[..end]).ok().and_then(|s| usize::from_str_radix(s, 16).ok()).expect("a chunk size");
-                let chunk = &rest[end + 2..];
-                body.extend_from_slice(&chunk[..size]);
-                rest = &chunk[(size + 2).min(chunk.len())..];
-                if size == 0 {
-                    break;
-                }
-            }
-        } else {
-            body.extend_from_slice(rest);
-        }
-        Read { status, head, body }
+        // A connection that is reset was cut, as is one that is closed too early.
+        let _ = tokio::time::timeout(limit, self.socket.read_to_end(&mut self.seen)).await;
+        Read::parse(&self.seen)
     }
 }
 
 impl Read {
+    fn parse(seen: &[u8]) -> Option<Self> {
+        let at = seen.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
+        let head = String::from_utf8_lossy(&seen[..at]).into_owned();
+        let status = head.get(9..12)?.parse().ok()?;
+        let mut read = Self { status, head, body: Vec::new(), whole: false };
+        let rest = &seen[at..];
+        if read.header("transfer-encoding").is_some_and(|coding| coding.eq_ignore_ascii_case("chunked")) {
+            (read.body, read.whole) = unchunk(rest);
+        } else {
+            let announced = read.header("content-length").map(|length| length.parse::<usize>().expect("a length"));
+            read.whole = announced.is_none_or(|announced| announced == rest.len());
+            read.body = rest.to_vec();
+        }
+        Some(read)
+    }
+
+    /// The id of the last event that came whole: where the stream can be resumed.
+    pub fn last_event_id(&self) -> Option<String> {
+        self.events().into_iter().filter_map(|event| event.id).next_back()
+    }
+
+    fn events(&self) -> VecDeque<Event> {
+        let (mut events, mut parser) = (VecDeque::new(), Parser::default());
+        parser.feed(&self.body, &mut events);
+        events
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().filter_map(|line| line.split_once(": ")).find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v)
     }
@@ -130,14 +156,32 @@ impl Read {
         std::str::from_utf8(&self.body).expect("the body is UTF-8")
     }
 
-    /// The messages in it, JSON or events.
+    /// The messages in it, JSON or events. Of an answer that was cut, those that came whole.
     pub fn messages(&self) -> Vec<serde_json::Value> {
         if self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream")) {
-            let data = self.text().lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| !data.is_empty());
-            return data.map(|data| serde_json::from_str(data).expect("data is JSON")).collect();
+            return self.events().iter().filter(|event| event.is_message()).map(Event::json).collect();
+        }
+        if !self.whole {
+            return Vec::new();
         }
         vec![serde_json::from_str(self.text()).unwrap_or_else(|error| panic!("{}: {error}", self.text()))]
     }
+}
+
+/// What chunked framing carries, and whether its last chunk was there.
+fn unchunk(mut rest: &[u8]) -> (Vec<u8>, bool) {
+    let mut body = Vec::new();
+    while let Some(end) = rest.windows(2).position(|w| w == b"\r\n") {
+        let size = std::str::from_utf8(&rest[..end]).ok().and_then(|s| usize::from_str_radix(s, 16).ok()).expect("a chunk size");
+        let chunk = &rest[end + 2..];
+        if size == 0 {
+            return (body, true);
+        }
+        body.extend_from_slice(&chunk[..size.min(chunk.len())]);
+        let Some(next) = chunk.get(size + 2..) else { break };
+        rest = next;
+    }
+    (body, false)
 }
 
 /// A proxy between a client and the gateway. It passes everything on, until it is told to stop passing answers.
@@ -206,5 +250,26 @@ async fn pass(client: TcpStream, to: SocketAddr, mut stalled: watch::Receiver<bo
     // The client that goes away ends both.
     tokio::select! {
         () = async { tokio::join!(up, down); } => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    const FIRST: &str = "12\r\nid: 7-1\ndata: {}\n\n\r\n";
+
+    #[test]
+    fn an_answer_that_is_cut_is_told_from_a_whole_one_and_keeps_what_came() {
+        let read = |text: &str| Read::parse(text.as_bytes());
+        assert!(read("HTTP/1.1 200 OK\r\ncontent-").is_none());
+        for (rest, whole) in [("0\r\n\r\n", true), ("", false), ("1f96\r\ndata: {\"id", false), ("1f", false)] {
+            let read = read(&format!("{EVENTS}{FIRST}{rest}")).expect("a head");
+            assert_eq!((read.status, read.whole, read.last_event_id().as_deref()), (200, whole, Some("7-1")), "{rest}");
+            assert_eq!(read.messages(), [serde_json::json!({})], "{rest}");
+        }
+        let known = |body: &str| read(&format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{body}")).expect("a head").whole;
+        assert!(known("{}") && !known("{"));
     }
 }

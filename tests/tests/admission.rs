@@ -10,7 +10,7 @@ use lockgate_tests::{
     client::{Events, Session},
     eventually,
     gateway::{Gateway, http_backends},
-    process::{Folder, resident},
+    process::resident,
     raw,
     stall::Unread,
     within, within_time,
@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 /// Small bounds, so that little has to be left unread, and short times. Nothing is torn down unless a test says so.
 const SMALL: &str = "admission: { frames: 8, bytes: 64KiB, drain_window: 500ms, patience: 50ms, teardown_after: 5m }\n";
 
-const BIG: usize = 400_000;
+pub(crate) const BIG: usize = 400_000;
 
 /// Tools: `t` answers with its name, `big` with `bytes` of text that begins with `key`, `note` sends log messages before it answers.
-async fn backend() -> Backend {
+pub(crate) async fn backend() -> Backend {
     let script = |call: Call| async move {
         let arguments: Value = serde_json::from_str(call.seen.arguments_raw()).unwrap_or_default();
         match call.target().as_str() {
@@ -60,13 +60,13 @@ async fn backend() -> Backend {
     Backend::builder("b").tool("t").tool("big").tool("note").on("tools/call", script).start().await
 }
 
-struct Setup {
-    backend: Backend,
-    gateway: Gateway,
-    session: Session,
+pub(crate) struct Setup {
+    pub backend: Backend,
+    pub gateway: Gateway,
+    pub session: Session,
 }
 
-async fn setup(yaml: &str) -> Setup {
+pub(crate) async fn setup(yaml: &str) -> Setup {
     let backend = backend().await;
     let gateway = Gateway::start(&format!("{}{yaml}", http_backends(&[("one", &backend.url())]))).await;
     let session = gateway.initialize().await;
@@ -75,7 +75,7 @@ async fn setup(yaml: &str) -> Setup {
     Setup { backend, gateway, session }
 }
 
-fn big(id: usize, key: &str) -> String {
+pub(crate) fn big(id: usize, key: &str) -> String {
     raw::request(&format!("\"{id}\""), "tools/call", &json!({ "name": "big", "arguments": { "key": key } }).to_string())
 }
 
@@ -151,7 +151,8 @@ async fn admitted_again(session: &Session, within_: Duration) {
 
 #[tokio::test]
 async fn a_refusal_is_429_with_a_reason_and_a_time_and_nothing_of_it_reached_the_backend() {
-    let setup = setup(SMALL).await;
+    const WINDOW: Duration = Duration::from_secs(2);
+    let setup = setup("admission: { frames: 8, bytes: 64KiB, drain_window: 2s, patience: 50ms, teardown_after: 5m }\n").await;
     let unread = stuff(&setup, "s").await;
     // Half-open: refused at once.
     within("half-open", async {
@@ -176,7 +177,7 @@ async fn a_refusal_is_429_with_a_reason_and_a_time_and_nothing_of_it_reached_the
     assert!(!runs(&setup.backend).contains_key("refused"));
     assert!(setup.gateway.metric("lockgate_admission_total{verdict=\"refused\",reason=\"half_open\"}").await >= 1.0);
     read_all(&setup.backend, unread).await;
-    admitted_again(&setup.session, Duration::from_millis(500)).await;
+    admitted_again(&setup.session, WINDOW).await;
     assert_eq!(setup.gateway.metric("lockgate_sessions_half_open").await, 0.0);
     for line in ["has stopped reading", "reads again"] {
         let log = setup.gateway.log();
@@ -240,11 +241,12 @@ async fn a_stream_that_stays_half_open_is_closed_and_its_session_goes_on() {
 
 #[tokio::test]
 async fn a_slow_reader_is_progressing_and_gets_its_whole_answer() {
-    let setup = setup("admission: { frames: 8, bytes: 64KiB, drain_window: 500ms, patience: 50ms, teardown_after: 1s }\n").await;
+    let setup = setup("admission: { frames: 8, bytes: 64KiB, drain_window: 1s, patience: 50ms, teardown_after: 3s }\n").await;
     let body = raw::request("1", "tools/call", &json!({ "name": "big", "arguments": { "key": "slow", "bytes": 150_000 } }).to_string());
     let mut unread = Unread::send(&setup.session.at, "POST", &setup.session.headers(), &body).await;
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(4) {
+    // Longer than a stream may go unread, and pausing for much less.
+    while start.elapsed() < Duration::from_secs(7) {
         unread.sip(1024).await;
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -332,56 +334,6 @@ async fn an_unread_stream_of_the_session_never_hangs_its_calls_and_reading_it_he
     setup.gateway.stop().await;
 }
 
-/// What the gateway holds of a stream for a client that reads nothing, after it had time to fill.
-async fn ahead(gateway: &Gateway) -> f64 {
-    let mut last = -1.0;
-    within("it comes to rest", async {
-        loop {
-            let owed = gateway.metric("lockgate_owed_bytes").await;
-            if owed > 0.0 && owed == last {
-                return owed;
-            }
-            last = owed;
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
-    })
-    .await
-}
-
-#[tokio::test]
-async fn no_stream_runs_more_than_64_kib_and_a_message_ahead_of_a_client_that_reads_nothing() {
-    const YAML: &str = "admission: { drain_window: 500ms, patience: 20ms, teardown_after: 5m }\n";
-    const LIMIT: f64 = 65536.0;
-    let endless = json!({ "name": "note", "arguments": { "count": 100_000 } }).to_string();
-
-    let one = setup(YAML).await;
-    let _unread = Unread::send(&one.session.at, "POST", &one.session.headers(), &big(1, "k")).await;
-    let json = ahead(&one.gateway).await;
-    one.gateway.stop().await;
-
-    let two = setup(YAML).await;
-    let _unread = Unread::send(&two.session.at, "POST", &two.session.headers(), &raw::request("1", "tools/call", &endless)).await;
-    let events = ahead(&two.gateway).await;
-    two.gateway.stop().await;
-
-    let three = setup(YAML).await;
-    let _unread = Unread::send(&three.session.at, "GET", &three.session.headers(), "").await;
-    let upstream = three.backend.sessions().remove(0);
-    let note = raw::notification("notifications/message", &format!(r#"{{"level":"info","data":"{}"}}"#, "n".repeat(1000)));
-    let push = async {
-        loop {
-            three.backend.push(&upstream, &note).await;
-        }
-    };
-    let own = tokio::select! { owed = ahead(&three.gateway) => owed, () = push => unreachable!("it never ends") };
-    three.gateway.stop().await;
-
-    println!("ahead of a client that reads nothing: JSON answer {json}, events of a call {events}, GET stream {own} bytes");
-    assert!(json <= LIMIT + BIG as f64 + 1000.0, "{json}");
-    assert!(events <= LIMIT + 2000.0, "{events}");
-    assert!(own <= LIMIT + 2000.0, "{own}");
-}
-
 #[tokio::test]
 async fn operators_see_how_a_session_stands_and_can_end_it() {
     let setup = setup(SMALL).await;
@@ -405,6 +357,25 @@ async fn operators_see_how_a_session_stands_and_can_end_it() {
     setup.gateway.stop().await;
 }
 
+/// Answers the pings on its stream while it makes `calls` calls, each of which is admitted soon.
+async fn answering(session: &Session, stream: &mut Events, calls: usize) {
+    let served = std::cell::Cell::new(false);
+    let answering = async {
+        while !served.get() {
+            if let Ok(ping) = tokio::time::timeout(Duration::from_millis(50), stream.method("ping")).await {
+                assert_eq!(session.reply(&ping["id"], json!({})).await, 202);
+            }
+        }
+    };
+    let calling = async {
+        for _ in 0..calls {
+            admitted_again(session, Duration::from_secs(5)).await;
+        }
+        served.set(true);
+    };
+    tokio::join!(answering, calling);
+}
+
 /// A client behind a proxy that reads for it: it takes everything from the socket, and answers pings or does not.
 #[tokio::test]
 async fn the_probe_finds_a_client_that_does_not_read_behind_a_proxy_that_does() {
@@ -412,14 +383,7 @@ async fn the_probe_finds_a_client_that_does_not_read_behind_a_proxy_that_does() 
     let setup = setup(yaml).await;
     let mut stream = setup.session.stream().await;
     // It answers: it is served, however often it calls.
-    for _ in 0..2 {
-        for n in 0..6 {
-            admitted_again(&setup.session, Duration::from_secs(5)).await;
-            assert!(n < 6);
-        }
-        let ping = stream.method("ping").await;
-        assert_eq!(setup.session.reply(&ping["id"], json!({})).await, 202);
-    }
+    answering(&setup.session, &mut stream, 20).await;
     // It stops answering: what it was sent stays owed, and it is refused.
     within("a refusal", async {
         loop {
@@ -438,9 +402,7 @@ async fn the_probe_finds_a_client_that_does_not_read_behind_a_proxy_that_does() 
     })
     .await;
     // And again it answers.
-    let ping = stream.method("ping").await;
-    assert_eq!(setup.session.reply(&ping["id"], json!({})).await, 202);
-    admitted_again(&setup.session, Duration::from_secs(2)).await;
+    answering(&setup.session, &mut stream, 1).await;
     setup.gateway.stop().await;
 }
 
@@ -454,16 +416,28 @@ async fn one_call_after_another_that_is_not_read_still_leaves_ordered_answers() 
     setup.gateway.stop().await;
 }
 
+/// Three times it stops reading and goes on; `RETRY_SECONDS` makes it go on for so long (`make soak`: a minute).
 #[tokio::test]
 async fn a_client_that_honours_retry_after_runs_each_effect_exactly_once() {
+    let seconds = std::env::var("RETRY_SECONDS").ok().and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
     let setup = setup("admission: { frames: 4, bytes: 32KiB, drain_window: 300ms, patience: 20ms, teardown_after: 5m }\n").await;
-    let mut refusals = 0;
-    for round in 0..3 {
+    let (start, mut keys, mut refusals) = (Instant::now(), Vec::new(), 0);
+    for round in 0.. {
+        if round >= 3 && start.elapsed() >= Duration::from_secs(seconds) {
+            println!("{round} stalls in {:?}: {} effects, refused {refusals} times", start.elapsed(), keys.len());
+            break;
+        }
         let unread = stuff(&setup, &format!("r{round}")).await;
-        let reader = tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(700)).await;
-            futures_util::future::join_all(unread.into_iter().map(|(_, answer)| answer.read(Duration::from_secs(20)))).await;
-        });
+        let refused = std::sync::Arc::new(tokio::sync::Notify::new());
+        let reader = {
+            let refused = refused.clone();
+            tokio::spawn(async move {
+                // Not before it was turned away once.
+                refused.notified().await;
+                tokio::time::sleep(Duration::from_millis(700)).await;
+                futures_util::future::join_all(unread.into_iter().map(|(_, answer)| answer.read(Duration::from_secs(20)))).await;
+            })
+        };
         for at in 0..3 {
             let key = format!("effect-{round}-{at}");
             within_time(Duration::from_secs(60), "it is admitted in the end", async {
@@ -474,60 +448,21 @@ async fn a_client_that_honours_retry_after_runs_each_effect_exactly_once() {
                         return;
                     }
                     assert_eq!(reply.status, 429);
+                    refused.notify_one();
                     refusals += 1;
                     let wait = reply.header("retry-after").and_then(|s| s.parse().ok()).expect("seconds");
                     tokio::time::sleep(Duration::from_secs(wait)).await;
                 }
             })
             .await;
+            keys.push(key);
         }
-        reader.await.expect("it reads");
+        within("it reads", reader).await.expect("it reads");
     }
     let runs = runs(&setup.backend);
-    for round in 0..3 {
-        for at in 0..3 {
-            assert_eq!(runs.get(&format!("effect-{round}-{at}")), Some(&1));
-        }
+    for key in &keys {
+        assert_eq!(runs.get(key), Some(&1), "{key}");
     }
-    assert!(refusals > 0, "nothing was refused, so nothing was tried");
+    assert!(refusals >= 3, "it was not refused in each round, so it had nothing to try again");
     setup.gateway.stop().await;
-}
-
-#[tokio::test]
-async fn a_child_that_floods_costs_little_and_holds_up_neither_another_backend_nor_another_session() {
-    let folder = Folder::new("flood");
-    let command = lockgate_tests::stdio::command(&folder.path().join("backend.log"), &[]);
-    let command = serde_json::to_string(&command).expect("strings become JSON");
-    let backend = backend().await;
-    let yaml = format!(
-        "backends:\n  child: {{ command: {command} }}\n  one: {{ url: \"{}\" }}\nadmission: {{ drain_window: 500ms, teardown_after: 5m }}\n",
-        backend.url()
-    );
-    let gateway = Gateway::start(&yaml).await;
-    let (session, other) = (gateway.initialize().await, gateway.initialize().await);
-    session.call("one__t", json!({})).await;
-    other.call("child__pid", json!({})).await;
-    let before = resident(gateway.pid);
-    // 400 MB of log messages, and answers of 1 MB, that nobody reads.
-    let flood = json!({ "name": "child__chatter", "arguments": { "count": 100_000, "bytes": 4000 } }).to_string();
-    let large = json!({ "name": "child__big", "arguments": { "bytes": 1_000_000 } }).to_string();
-    let mut unread = Vec::new();
-    for (id, params) in [("1", &flood), ("2", &large), ("3", &large)] {
-        unread.push(Unread::send(&session.at, "POST", &session.headers(), &raw::request(id, "tools/call", params)).await);
-    }
-    for _ in 0..10 {
-        for (session, tool) in [(&session, "one__t"), (&other, "one__t"), (&other, "child__pid")] {
-            let start = Instant::now();
-            let reply = session.post(raw::request("\"x\"", "tools/call", &json!({ "name": tool, "arguments": {} }).to_string())).await;
-            assert_eq!(reply.status, 200, "{tool}");
-            reply.answer().await;
-            assert!(start.elapsed() < Duration::from_secs(2), "{tool}: {:?}", start.elapsed());
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    let grown = resident(gateway.pid).saturating_sub(before);
-    println!("a child that floods: the gateway grew by {} KiB", grown >> 10);
-    assert!(grown < 16 << 20, "grown by {} KiB", grown >> 10);
-    drop(unread);
-    gateway.stop().await;
 }

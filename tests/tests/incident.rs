@@ -56,7 +56,9 @@ async fn those_that_stop_reading_cost_a_bounded_amount_and_only_themselves() {
     assert!(wrong.is_empty(), "refused, and run all the same: {wrong:?}");
     let lost: Vec<_> = admitted.iter().filter(|o| !o.answered).collect();
     assert!(lost.is_empty(), "owed, and not delivered: {lost:?}");
-    assert!(outcome.recovered.iter().all(|after| after.is_some_and(|t| t < Duration::from_secs(2))), "{:?}", outcome.recovered);
+    // In a drain window, and as fast as others are served on this machine.
+    let soon = Duration::from_secs(1) + (2 * p99).max(Duration::from_secs(1));
+    assert!(outcome.recovered.iter().all(|after| after.is_some_and(|t| t < soon)), "{:?}", outcome.recovered);
     // Its bytes, one message on the way, and what a session's connections cost.
     let bound = plan.stalled as u64 * 3 * MIB + 24 * MIB;
     assert!(outcome.grown < bound, "grown by {} MiB, the bound is {}", outcome.grown / MIB, bound / MIB);

@@ -2,6 +2,7 @@
 
 mod admission;
 mod authors;
+mod backpressure;
 mod conformance;
 mod dependencies;
 mod equipment;

@@ -511,14 +511,12 @@ async fn a_legacy_backend_sees_nothing_of_the_other_era() {
     client.names("prompts/list", "prompts").await;
     client.result("prompts/get", json!({ "name": "p" })).await;
     client.result("resources/read", json!({ "uri": "x://r" })).await;
-    for seen in backend.seen() {
+    // But for the question which era it is of.
+    for seen in backend.seen().into_iter().filter(|seen| seen.method.as_deref() != Some("server/discover")) {
         let body = String::from_utf8_lossy(&seen.body);
-        assert!(!body.contains("io.modelcontextprotocol/"), "{body}");
-        assert!(!body.contains(REVISION) || seen.method.as_deref() == Some("server/discover"), "{body}");
-        if seen.method.as_deref() != Some("server/discover") {
-            assert_ne!(seen.header("mcp-protocol-version"), Some(REVISION), "{body}");
-            assert!(seen.header("mcp-method").is_none() && seen.header("mcp-name").is_none(), "{:?}", seen.headers);
-        }
+        assert!(!body.contains("io.modelcontextprotocol/") && !body.contains(REVISION), "{body}");
+        assert_ne!(seen.header("mcp-protocol-version"), Some(REVISION), "{body}");
+        assert!(seen.header("mcp-method").is_none() && seen.header("mcp-name").is_none(), "{:?}", seen.headers);
     }
     let upstream = backend.seen_of("tools/call").remove(0);
     let init = backend.init_of(upstream.session.as_deref().expect("the gateway keeps a session with it"));
@@ -553,18 +551,11 @@ async fn errors_are_numbered_as_this_era_has_them() {
     let read = |uri: &str| client.request("resources/read", json!({ "uri": uri }));
     let error = read("x://gone").answer().await.error();
     assert_eq!(error["code"], -32602, "{error}");
-    assert_eq!(error["data"]["uri"], "x://gone", "{error}");
     read("x://none").id("\"n\"").refused(404, -32601).await;
     let answer = read("x://own").answer().await;
     assert_eq!((answer.status, &answer.error()["code"]), (200, &json!(-31999)), "{}", answer.raw);
-    for (method, params) in [
-        ("tools/call", json!({ "name": "none", "arguments": {} })),
-        ("prompts/get", json!({ "name": "none" })),
-        ("resources/read", json!({ "uri": "none://x" })),
-    ] {
-        let error = client.error(method, params).await;
-        assert_eq!(error["code"], -32602, "{method}: {error}");
-    }
+    let error = client.error("tools/call", call_of("none")).await;
+    assert_eq!(error["code"], -32602, "{error}");
     gateway.stop().await;
 }
 

@@ -221,7 +221,8 @@ async fn a_listen_is_acknowledged_first_and_everything_on_it_carries_its_id() {
         assert_eq!(message["method"], "notifications/subscriptions/acknowledged", "{message}");
         assert_eq!(message["params"]["notifications"], all, "{message}");
         assert_eq!(first.id, None, "there is no resumption in this era");
-        let own = |message: &Value| serde_json::from_str::<Value>(id).expect("JSON").to_string() == subscription(message);
+        let id = serde_json::from_str::<Value>(id).expect("JSON").to_string();
+        let own = |message: &Value| id == subscription(message);
         assert!(own(&message), "{message}");
         for what in ["tools", "prompts", "resources"] {
             let message = hears(&backend, &mut events, what).await;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use lockgate_tests::{
-    backend::{Backend, Builder, Call},
+    backend::{Backend, Builder, Call, Seen},
     client::Answer,
     eventually,
     gateway::{AUTH, Gateway, TOKEN_X, TOKEN_Y, http_backends},
@@ -236,6 +236,46 @@ async fn questions_that_a_stdio_server_asks_are_parked_as_well() {
     gateway.stop().await;
 }
 
+#[tokio::test]
+async fn a_stdio_server_may_ask_while_other_calls_wait_for_their_client_or_are_at_work() {
+    let folder = lockgate_tests::process::Folder::new("parked");
+    let log = folder.path().join("backend.log");
+    let command = json!(stdio::command(&log, &[]));
+    let gateway = Gateway::start(&format!("backends:\n  child: {{ command: {command} }}\n{AUTH}")).await;
+    let client = Modern::new(gateway.mcp().with_bearer(TOKEN_X)).able(json!({ "elicitation": {} }));
+    let first = park(&client, json!({ "k": 1 })).await;
+    let second = park(&client, json!({ "k": 2 })).await;
+    let named = |name: &str| json!({ "action": "accept", "content": { "name": name } });
+    // The child asks in the second call while it is in the first, so it wants the answers in this order.
+    for (parked, name) in [(second, "two"), (first, "one")] {
+        let answer = parked.complete(&client, &named(name)).await;
+        assert_eq!(answer.result()["structuredContent"]["content"]["name"], name, "{}", answer.raw);
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn an_anonymous_client_that_does_not_answer_takes_no_place_of_another() {
+    let backend = asking("b").start().await;
+    let gateway = one(&backend, "modern: { parked: 3, parked_per_principal: 1 }\n").await;
+    let (a, b) = (able(&gateway).on_one_connection().await, able(&gateway).on_one_connection().await);
+    park(&a, json!({ "n": 1 })).await;
+    assert!(a.call("ask", json!({ "n": 2 })).await["structuredContent"]["response"]["error"]["code"].is_i64());
+    let of_b = park(&b, json!({ "n": 3 })).await;
+    // A connection each, which have gone: they make room, the oldest first.
+    for n in 4..8 {
+        // It may take a moment until the gateway sees that the one before has gone.
+        within("a place", async {
+            while able(&gateway).call("ask", json!({ "n": n })).await["resultType"] != "input_required" {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+    of_b.complete(&b, &accept(3)).await.result();
+    gateway.stop().await;
+}
+
 /// Asks twice, one question after the other, with progress before, between and after them.
 async fn asks_twice(call: Call) {
     let token = call.progress_token();
@@ -439,6 +479,9 @@ async fn a_parked_call_whose_time_is_over_is_cancelled_and_its_state_refused() {
     let cancelled = backend.saw("notifications/cancelled", 1).await.remove(0);
     assert_eq!(cancelled.session, upstream.session);
     assert_eq!(Some(cancelled.params()["requestId"].to_string()), upstream.message().id.map(|id| id.get().to_owned()));
+    // The server may wait for its question all the same: it is answered, too.
+    let given_up = |seen: &Seen| String::from_utf8_lossy(&seen.body).contains("-31009");
+    eventually("the question is given up", || backend.seen().iter().any(given_up).then_some(())).await;
     refused(&parked.complete(&client, &accept(1)).await);
     assert_eq!(backend.seen_of("tools/call").len(), 1);
     eventually("the call's connection is given up", || (backend.abandoned() == 1).then_some(())).await;
@@ -451,13 +494,9 @@ async fn parked_calls_are_bounded_in_all() {
     let gateway = one(&backend, "modern: { parked: 2 }\n").await;
     let client = able(&gateway);
     let (first, second) = (park(&client, json!({ "n": 1 })).await, park(&client, json!({ "n": 2 })).await);
-    let error = client.error("tools/call", json!({ "name": "ask", "arguments": { "n": 3 } })).await;
-    assert!(error["code"].is_i64() && error["message"].is_string(), "{error}");
-    eventually("the backend is told", || {
-        let answered = backend.seen().iter().any(|seen| seen.method.is_none() && seen.message().error.is_some());
-        (answered || !backend.seen_of("notifications/cancelled").is_empty()).then_some(())
-    })
-    .await;
+    // The server is told that it cannot ask, and says what it says then.
+    let result = client.call("ask", json!({ "n": 3 })).await;
+    assert!(result["structuredContent"]["response"]["error"]["code"].is_i64(), "{result}");
     for (n, parked) in [(1, &first), (2, &second)] {
         let answer = parked.complete(&client, &accept(n)).await;
         assert_eq!(answer.result()["structuredContent"]["response"]["result"], accept(n), "{}", answer.raw);
@@ -474,7 +513,8 @@ async fn parked_calls_of_one_principal_leave_room_for_another() {
     let client = |token: &str| Modern::new(gateway.mcp().with_bearer(token)).able(json!({ "elicitation": {} }));
     let (x, y) = (client(TOKEN_X), client(TOKEN_Y));
     let first = park(&x, json!({ "n": 1 })).await;
-    x.error("tools/call", json!({ "name": "ask", "arguments": { "n": 2 } })).await;
+    let result = x.call("ask", json!({ "n": 2 })).await;
+    assert!(result["structuredContent"]["response"]["error"]["code"].is_i64(), "{result}");
     let of_y = park(&y, json!({ "n": 3 })).await;
     first.complete(&x, &accept(1)).await.result();
     of_y.complete(&y, &accept(3)).await.result();

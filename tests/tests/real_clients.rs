@@ -50,10 +50,16 @@ const TOOLS: usize = 29;
 const MODERN: &str = "2026-07-28";
 
 /// Compares field by field, so that a failure names the step of the conversation.
-fn assert_seen(output: &str, protocol: &str) {
+fn assert_seen(output: &str, protocol: &str, eras: &str) {
     let line = output.lines().rfind(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no result in {output}"));
     let seen: Value = serde_json::from_str(line).expect("a line of JSON");
-    for (step, wanted) in expected(protocol).as_object().expect("an object") {
+    let mut expected = expected(protocol);
+    if protocol == MODERN && eras == "legacy" {
+        // rmcp tells a session what it logs on the session's own stream, whatever call it belongs to; to a client without sessions
+        // it could only be told with a guess.
+        expected["logs"] = json!([]);
+    }
+    for (step, wanted) in expected.as_object().expect("an object") {
         // 50 and 50.0 are one number to every client.
         let plain = |value: &Value| value.to_string().replace(".0", "");
         assert_eq!(plain(&seen[step]), plain(wanted), "{step}, in {seen}");
@@ -64,7 +70,7 @@ fn assert_seen(output: &str, protocol: &str) {
 async fn talks(mut client: Command, mode: &[&str], eras: &str, protocol: &str) {
     let (fixture, gateway) = fixture_behind_gateway(eras).await;
     client.arg(gateway.url()).args(mode);
-    assert_seen(&real::run(client).await, protocol);
+    assert_seen(&real::run(client).await, protocol, eras);
     gateway.stop().await;
     fixture.stop().await;
 }

@@ -1,14 +1,14 @@
 //! Clients of HTTP+SSE, the transport of 2024-11-05.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use lockgate_tests::{
     backend::{Backend, Call},
+    client::Endpoint,
     eventually,
     gateway::{Gateway, http_backends},
     raw,
-    sse_client::{SseSession, open, post},
-    stall::Unread,
+    sse_client::{SseSession, open, open_unread, post},
     within,
 };
 use serde_json::{Value, json};
@@ -87,8 +87,8 @@ async fn what_belongs_to_no_stream_or_to_another_principal_is_refused() {
     assert_eq!(gateway.at("/sse").send("GET", &[], "").await.status, 401);
     let session = SseSession::open(&ann).await;
     let ping = || raw::request("1", "ping", "{}");
-    let foreign = lockgate_tests::client::Endpoint { headers: vec![], ..session.messages.clone() }.with_bearer("token-of-bob-0001");
-    let unknown = lockgate_tests::client::Endpoint { path: "/mcp/messages?session=nobody".into(), ..session.messages.clone() };
+    let foreign = Endpoint { headers: vec![], ..session.messages.clone() }.with_bearer("token-of-bob-0001");
+    let unknown = Endpoint { path: "/mcp/messages?session=nobody".into(), ..session.messages.clone() };
     let (foreign, unknown) = (post(&foreign, ping()).await, post(&unknown, ping()).await);
     assert_eq!((foreign.status, unknown.status), (404, 404));
     assert_eq!(foreign.text().await, unknown.text().await);
@@ -105,17 +105,7 @@ async fn a_client_that_posts_and_does_not_read_its_stream_is_refused_on_the_post
         setup("admission: { frames: 8, bytes: 64KiB, drain_window: 500ms, patience: 50ms, teardown_after: 3s }\n").await;
     let other = gateway.initialize().await;
     // The stream of a client with small buffers.
-    let at = gateway.at("/sse");
-    let mut stream = Unread::send(&at, "GET", &[], "").await;
-    let mut head = String::new();
-    while !head.contains("/mcp/messages?session=") || !head.ends_with("\n\n\r\n") {
-        stream.sip(1024).await;
-        head = stream.seen();
-    }
-    let path = head.lines().find_map(|line| line.strip_prefix("data: ")).expect("an endpoint").to_owned();
-    let messages = lockgate_tests::client::Endpoint { path, ..at };
-    let init = lockgate_tests::client::initialize_body("2024-11-05", &json!({}));
-    assert_eq!(post(&messages, init).await.status, 202);
+    let (stream, messages) = open_unread(&gateway.at("/sse")).await;
     let mut refused = 0;
     for n in 0..40 {
         let reply = post(&messages, raw::request(&n.to_string(), "tools/call", &call("big", &format!("k{n}")).to_string())).await;
@@ -136,5 +126,70 @@ async fn a_client_that_posts_and_does_not_read_its_stream_is_refused_on_the_post
     eventually("its end", || gateway.log().contains("session closed").then_some(())).await;
     assert!(stream.closed_within(Duration::from_secs(10)).await);
     within("other sessions go on", other.call("t", json!({}))).await;
+    gateway.stop().await;
+}
+
+/// Fills an unread stream with answers, then posts more pings than there is room for on the way to it; gives their statuses.
+async fn pings(messages: &Endpoint) -> Vec<tokio::task::JoinHandle<u16>> {
+    within("a refusal", async {
+        for n in 0.. {
+            let body = raw::request(&n.to_string(), "tools/call", &call("big", "k").to_string());
+            if post(messages, body).await.status != 202 {
+                return;
+            }
+        }
+    })
+    .await;
+    let ping = |n: usize| {
+        let messages = messages.clone();
+        tokio::spawn(async move { post(&messages, raw::request(&format!("\"ping-{n}\""), "ping", "{}")).await.status })
+    };
+    (0..PINGS).map(ping).collect()
+}
+
+const PINGS: usize = 60;
+
+#[tokio::test]
+async fn every_ping_that_was_accepted_is_answered_when_the_stream_is_read() {
+    let (_backend, gateway) =
+        setup("admission: { frames: 8, bytes: 64KiB, drain_window: 500ms, patience: 50ms, teardown_after: 5m }\n").await;
+    let (mut stream, messages) = open_unread(&gateway.at("/sse")).await;
+    let pings = pings(&messages).await;
+    // Long enough for those that find a place to take it; the others wait.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(pings.iter().any(|ping| !ping.is_finished()), "there was room for all");
+    stream.open_up();
+    within("the answers", async {
+        loop {
+            assert!(stream.sip(1 << 16).await > 0, "it ended");
+            let seen = stream.seen();
+            let answered: HashSet<&str> = seen.match_indices("\"ping-").filter_map(|(at, _)| seen[at + 6..].split('"').next()).collect();
+            if answered.len() == PINGS {
+                return;
+            }
+        }
+    })
+    .await;
+    for ping in pings {
+        assert_eq!(within("an accepted ping", ping).await.expect("no panic"), 202);
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn pings_wait_for_a_stream_that_is_not_read_no_longer_than_it_lives() {
+    let (backend, gateway) =
+        setup("admission: { frames: 8, bytes: 64KiB, drain_window: 300ms, patience: 50ms, teardown_after: 1s }\n").await;
+    let (_stream, messages) = open_unread(&gateway.at("/sse")).await;
+    let mut gone = 0;
+    for ping in pings(&messages).await {
+        match within("the end of a ping", ping).await.expect("no panic") {
+            202 => {}
+            404 => gone += 1,
+            other => panic!("status {other}"),
+        }
+    }
+    assert!(gone > 0, "there was room for all");
+    backend.has_sessions(0).await;
     gateway.stop().await;
 }

@@ -1,11 +1,11 @@
 //! The words of `initialize`, for every transport (2025-11-25 lifecycle, "Initialization").
 
-use super::{BackendError, Hello, ServerHello};
+use super::{BackendError, Hello, ServerHello, modern};
 use crate::protocol::{RequestId, Response, Version, Wire, codes, json, method};
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// The `initialize` request: this client's own capabilities and name, as they are.
+/// The `initialize` request: this client's own capabilities and name, as they are but for tasks of another era.
 pub fn initialize(hello: &Hello, id: u64) -> Wire {
     // A client that would not begin so itself has the newest revision that does.
     let version = if hello.version.is_modern() { Version::LATEST } else { hello.version };
@@ -13,7 +13,8 @@ pub fn initialize(hello: &Hello, id: u64) -> Wire {
         "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\",\"params\":{{\"protocolVersion\":\"{}\",\"capabilities\":",
         version
     ));
-    out.push(hello.capabilities.clone());
+    // Tasks of one era cannot be followed in the other.
+    out.push(if hello.modern { modern::without_tasks(&hello.capabilities) } else { hello.capabilities.clone() });
     out.push(Bytes::from_static(b",\"clientInfo\":"));
     out.push(hello.client_info.clone());
     out.push(Bytes::from_static(b"}}"));

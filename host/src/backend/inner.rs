@@ -133,6 +133,8 @@ impl Inner {
     /// A task of this upstream: ended by `kill` at the latest.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let kill = self.kill.clone();
+        // Boxed: else it has its place three times in the task, once for each wrapper that it is moved through.
+        let task = Box::pin(task);
         self.tasks.spawn(async move {
             kill.run_until_cancelled(task).await;
         });

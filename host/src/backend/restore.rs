@@ -3,7 +3,7 @@
 use crate::protocol::json::Object;
 use crate::protocol::{Incoming, Wire, json, method};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Subscriptions that are remembered for one upstream; those beyond it are lost with the connection.
 const MAX_SUBSCRIPTIONS: usize = 4096;
@@ -15,6 +15,8 @@ const MAX_PARAMS: usize = 16 * 1024;
 pub struct Restore {
     level: Option<Bytes>,
     subscriptions: BTreeMap<String, Bytes>,
+    /// Only of a server of 2026-07-28.
+    tasks: BTreeSet<String>,
 }
 
 /// What a request changes if it succeeds. `params` as they were sent.
@@ -23,6 +25,9 @@ pub enum Memo {
     Level(Bytes),
     Subscribe(String, Bytes),
     Unsubscribe(String),
+    /// Of a task, by its id.
+    Watch(String),
+    Unwatch(String),
 }
 
 impl Memo {
@@ -57,6 +62,14 @@ impl Restore {
             Memo::Unsubscribe(uri) => {
                 self.subscriptions.remove(&uri);
             }
+            Memo::Watch(id) => {
+                if self.tasks.len() < MAX_SUBSCRIPTIONS {
+                    self.tasks.insert(id);
+                }
+            }
+            Memo::Unwatch(id) => {
+                self.tasks.remove(&id);
+            }
         }
     }
 
@@ -69,6 +82,11 @@ impl Restore {
     /// The subscribed URIs, in order.
     pub fn uris(&self) -> impl Iterator<Item = &str> {
         self.subscriptions.keys().map(String::as_str)
+    }
+
+    /// The tasks that are watched, in order.
+    pub fn tasks(&self) -> impl Iterator<Item = &str> {
+        self.tasks.iter().map(String::as_str)
     }
 
     /// Method and params of each request to make, the log level first.

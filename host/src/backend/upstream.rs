@@ -167,9 +167,26 @@ impl Upstream {
             let inner = self.inner.clone();
             self.inner.spawn(async move {
                 let stop = inner.stop.clone();
-                stop.run_until_cancelled(listen::run(inner)).await;
+                stop.run_until_cancelled(Box::pin(listen::run(inner))).await;
             });
         }
+    }
+
+    /// Sees to it that a server of 2026-07-28 tells of a task of its own, by `notifications/tasks` in the inbox, and waits until it says so.
+    ///
+    /// # Errors
+    /// Why it does not; nothing is left of the wish then.
+    pub async fn watch_task(&self, id: &str) -> Result<(), String> {
+        let link = self.inner.connected().map_err(|e| e.to_string())?;
+        if !link.hello.version.is_modern() {
+            return Err("it is of an older revision".into());
+        }
+        modern::listen::watch(&self.inner, &link, id).await
+    }
+
+    /// Takes that back.
+    pub fn unwatch_task(&self, id: &str) {
+        modern::listen::unwish(&self.inner, Memo::Unwatch(id.to_owned()));
     }
 
     /// Ends all calls with `Closed`, ends the backend's session or the child, and waits for that: no longer than `limit`, after which
@@ -201,5 +218,9 @@ pub(super) fn is_own_business(name: &str) -> bool {
             | method::PROMPTS_LIST
             | method::RESOURCES_LIST
             | method::RESOURCES_TEMPLATES_LIST
+            // What servers say and ask about a task belongs to `tasks/result` (2025-11-25 tasks, "Input Required Status").
+            | method::TASKS_GET
+            | method::TASKS_LIST
+            | method::TASKS_CANCEL
     )
 }

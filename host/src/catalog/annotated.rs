@@ -112,7 +112,7 @@ mod tests {
     fn page(tools: &[String]) -> Page {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{}]}}}}"#, tools.join(","));
         let Ok(Incoming::Response(response)) = Incoming::parse(text.into()) else { panic!("no response") };
-        Page::of(Kind::Tool, &response).unwrap()
+        Page::of(Kind::Tool.into(), &response).unwrap()
     }
 
     fn tool(name: &str, header: &str) -> String {

@@ -3,7 +3,7 @@
 //! Opaque for clients, and bound to one session and one kind of list by a keyed digest: a cursor that was made up, changed, or taken
 //! from another session is invalid (-32602), never page one again.
 
-use lockgate_policy::Kind;
+use super::items::ListOf;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -29,29 +29,30 @@ impl Cursors {
         Cursors { key }
     }
 
-    pub fn seal(&self, session: &str, kind: Kind, positions: &[Position]) -> String {
+    pub fn seal(&self, session: &str, of: ListOf, positions: &[Position]) -> String {
         // Plain data always serialises.
         let text = serde_json::to_vec(positions).unwrap_or_default();
-        let mut out = hex(&self.digest(session, kind, &text));
+        let mut out = hex(&self.digest(session, of, &text));
         out.push('.');
         out.push_str(&hex(&text));
         out
     }
 
-    /// None for what this process did not seal for this session and kind.
-    pub fn open(&self, session: &str, kind: Kind, cursor: &str) -> Option<Vec<Position>> {
+    /// None for what this process did not seal for this session and list.
+    pub fn open(&self, session: &str, of: ListOf, cursor: &str) -> Option<Vec<Position>> {
         let (digest, text) = cursor.split_once('.')?;
         let text = unhex(text)?;
-        let genuine: bool = subtle::ConstantTimeEq::ct_eq(&self.digest(session, kind, &text)[..], &unhex(digest)?[..]).into();
+        let genuine: bool = subtle::ConstantTimeEq::ct_eq(&self.digest(session, of, &text)[..], &unhex(digest)?[..]).into();
         genuine.then(|| serde_json::from_slice(&text).ok()).flatten()
     }
 
-    fn digest(&self, session: &str, kind: Kind, text: &[u8]) -> [u8; DIGEST] {
+    fn digest(&self, session: &str, of: ListOf, text: &[u8]) -> [u8; DIGEST] {
         // The key comes first and all lengths are fixed or delimited; what is sealed is no secret, and an extension would not parse.
         let mut hash = Sha256::new();
         hash.update(self.key);
         hash.update(Sha256::digest(session.as_bytes()));
-        hash.update([kind as u8]);
+        hash.update(of.method().as_bytes());
+        hash.update([0]);
         hash.update(Sha256::digest(text));
         hash.update(self.key);
         let full = hash.finalize();
@@ -77,17 +78,18 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockgate_policy::Kind;
 
     #[test]
     fn a_cursor_opens_only_where_it_was_sealed() {
         let cursors = Cursors::new([7; 32]);
         let positions = vec![Position { backend: 0, cursor: "".into() }, Position { backend: 2, cursor: "é\"".into() }];
-        let text = cursors.seal("s1", Kind::Tool, &positions);
-        assert_eq!(cursors.open("s1", Kind::Tool, &text), Some(positions));
-        assert_eq!(cursors.open("s2", Kind::Tool, &text), None);
-        assert_eq!(cursors.open("s1", Kind::Prompt, &text), None);
+        let text = cursors.seal("s1", Kind::Tool.into(), &positions);
+        assert_eq!(cursors.open("s1", Kind::Tool.into(), &text), Some(positions));
+        assert_eq!(cursors.open("s2", Kind::Tool.into(), &text), None);
+        assert_eq!(cursors.open("s1", Kind::Prompt.into(), &text), None);
         for bad in ["", "zzz", "eyJhIjoxfQ==", "..", &text[1..], &format!("{text}00"), "é.é"] {
-            assert_eq!(cursors.open("s1", Kind::Tool, bad), None, "{bad}");
+            assert_eq!(cursors.open("s1", Kind::Tool.into(), bad), None, "{bad}");
         }
     }
 }

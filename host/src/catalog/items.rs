@@ -2,7 +2,7 @@
 
 use super::keeping::Keeping;
 use crate::protocol::json::{self, Object};
-use crate::protocol::{Edits, Response};
+use crate::protocol::{Edits, Response, method};
 use bytes::Bytes;
 use lockgate_policy::Kind;
 use std::ops::Range;
@@ -35,25 +35,53 @@ pub struct Page {
     pub keeping: Keeping,
 }
 
-/// The member of a list result that holds the items, and the member of an item that names it.
-pub fn members(kind: Kind) -> (&'static str, &'static str) {
-    match kind {
-        Kind::Tool => ("tools", "name"),
-        Kind::Prompt => ("prompts", "name"),
-        Kind::Resource => ("resources", "uri"),
-        Kind::ResourceTemplate => ("resourceTemplates", "uriTemplate"),
+/// What a list is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListOf {
+    /// Things that policies name.
+    Named(Kind),
+    /// Tasks of 2025-11-25.
+    Tasks,
+}
+
+impl From<Kind> for ListOf {
+    fn from(kind: Kind) -> Self {
+        ListOf::Named(kind)
+    }
+}
+
+impl ListOf {
+    pub fn method(self) -> &'static str {
+        match self {
+            ListOf::Named(Kind::Tool) => method::TOOLS_LIST,
+            ListOf::Named(Kind::Prompt) => method::PROMPTS_LIST,
+            ListOf::Named(Kind::Resource) => method::RESOURCES_LIST,
+            ListOf::Named(Kind::ResourceTemplate) => method::RESOURCES_TEMPLATES_LIST,
+            ListOf::Tasks => method::TASKS_LIST,
+        }
+    }
+
+    /// The member of a list result that holds the items, and the member of an item that names it.
+    pub fn members(self) -> (&'static str, &'static str) {
+        match self {
+            ListOf::Named(Kind::Tool) => ("tools", "name"),
+            ListOf::Named(Kind::Prompt) => ("prompts", "name"),
+            ListOf::Named(Kind::Resource) => ("resources", "uri"),
+            ListOf::Named(Kind::ResourceTemplate) => ("resourceTemplates", "uriTemplate"),
+            ListOf::Tasks => ("tasks", "taskId"),
+        }
     }
 }
 
 impl Page {
     /// Reads the result of an answer.
-    pub fn of(kind: Kind, answer: &Response) -> Result<Page, String> {
-        Ok(Page { shaped: answer.shaped.clone(), ..Page::read(kind, &answer.raw, answer.body_at.clone())? })
+    pub fn of(list: ListOf, answer: &Response) -> Result<Page, String> {
+        Ok(Page { shaped: answer.shaped.clone(), ..Page::read(list, &answer.raw, answer.body_at.clone())? })
     }
 
     /// Reads the result at `result_at` of `raw`. The error says what is wrong with it.
-    fn read(kind: Kind, raw: &Bytes, result_at: Range<usize>) -> Result<Page, String> {
-        let (list, name) = members(kind);
+    fn read(of: ListOf, raw: &Bytes, result_at: Range<usize>) -> Result<Page, String> {
+        let (list, name) = of.members();
         let object = Object::parse(&raw[result_at]).map_err(|e| format!("the result of a list is not an object: {e}"))?;
         let items_value =
             object.get(list).map_err(|e| e.to_string())?.ok_or_else(|| format!("the result of a list has no member `{list}`"))?;
@@ -103,13 +131,13 @@ mod tests {
             br#"{"id":1,"result":{"zz":1.0,"tools":[{"name":"a","x":1.0},{"nome":"b"},{"title":"T","name":"\u0063"}],"nextCursor":""}}"#,
         );
         let start = raw.iter().position(|&b| b == b'z').unwrap() - 2;
-        let page = Page::read(Kind::Tool, &raw, start..raw.len() - 1).unwrap();
+        let page = Page::read(Kind::Tool.into(), &raw, start..raw.len() - 1).unwrap();
         assert_eq!(page.items.len(), 2);
         assert_eq!(page.unnamed, 1);
         assert_eq!(&raw[page.items[0].at.clone()], br#"{"name":"a","x":1.0}"#);
         assert_eq!(&*page.items[1].name, "c");
         assert_eq!(page.items[1].title.as_deref(), Some("T"));
         assert_eq!(page.next_cursor.as_deref(), Some(""));
-        assert!(Page::read(Kind::Tool, &Bytes::from_static(b"{\"tools\":{}}"), 0..12).is_err());
+        assert!(Page::read(Kind::Tool.into(), &Bytes::from_static(b"{\"tools\":{}}"), 0..12).is_err());
     }
 }

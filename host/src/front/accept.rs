@@ -6,6 +6,9 @@ use super::refused::Refused;
 use crate::protocol::headers;
 use http::{HeaderMap, header};
 
+/// How most clients say that they take both: known without reading it.
+const USUAL: [&[u8]; 2] = [b"application/json, text/event-stream", b"text/event-stream, application/json"];
+
 /// What the client can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepts {
@@ -16,6 +19,12 @@ pub struct Accepts {
 impl Accepts {
     /// Reads all `Accept` lines. None at all, or none that can be understood, accept everything.
     pub fn read(headers: &HeaderMap) -> Self {
+        let mut lines = headers.get_all(header::ACCEPT).iter();
+        if let (Some(line), None) = (lines.next(), lines.next())
+            && USUAL.contains(&line.as_bytes())
+        {
+            return Accepts { json: true, events: true };
+        }
         let lines = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
         let ranges: Vec<Range> = lines.flat_map(|line| line.split(',')).filter_map(Range::parse).collect();
         let takes = |wanted: &str| {
@@ -76,6 +85,8 @@ mod tests {
     fn whoever_can_read_an_answer_is_served() {
         for (lines, wanted) in [
             (&["application/json, text/event-stream"][..], (true, true)),
+            (&["text/event-stream, application/json"], (true, true)),
+            (&["application/json, text/event-stream", "*/*;q=0"], (true, true)),
             (&["Text/Event-Stream", "Application/JSON; charset=utf-8"], (true, true)),
             (&["application/json;q=0.9, text/event-stream ; q=0.1"], (true, true)),
             (&[], (true, true)),

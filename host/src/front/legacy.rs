@@ -25,7 +25,7 @@ use http::StatusCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -202,18 +202,29 @@ impl Front {
         };
         // A place on the way to the stream before anything is run. Who has credit finds one, unless it cancels what it asks for and
         // reads nothing.
-        let Ok(place) = line.to_carrier.try_reserve() else {
-            if credit.is_none() {
-                // A ping whose answer could not be read. It goes unanswered, which is the truth.
-                return Ok(());
-            }
-            return Err(refused(self.gateway.refuse_unread(session)));
+        let place = match line.to_carrier.try_reserve() {
+            Ok(place) => place,
+            Err(_) if credit.is_some() => return Err(refused(self.gateway.refuse_unread(session))),
+            Err(_) => self.wait_for_place(line, session).await.ok_or(Refused::UnknownSession(Some(id.clone())))?,
         };
         match self.gateway.request(session, request, credit).map_err(refused)? {
             Reply::Now(answer) => place.send(Arrival::Message(answer)),
             Reply::Stream(reader, _) => place.send(Arrival::Stream(reader)),
         }
         Ok(())
+    }
+
+    /// A place for the answer to a ping, which is never refused and never accepted in vain: it waits for as long as a stream may go
+    /// unread. After that the stream ends, and its session with it; none then.
+    async fn wait_for_place<'a>(&self, line: &'a Line, session: &Arc<Session>) -> Option<mpsc::Permit<'a, Arrival>> {
+        match timeout(session.ledger.limits().teardown_after, line.to_carrier.reserve()).await {
+            Ok(place) => place.ok(),
+            Err(_) => {
+                tracing::warn!(session = %session.tag(), "a session is closed: its stream leaves no room for the answers to its pings");
+                self.gateway.delete(session.clone()).await;
+                None
+            }
+        }
     }
 }
 

@@ -151,7 +151,7 @@ impl From<Refused> for Told {
             Refused::UnknownSession(id) => Told::new(S::NOT_FOUND, codes::NO_SESSION, "there is no such session (any more): begin a new one with `initialize`").to(id),
             Refused::Revision(id) => {
                 let served = Version::ALL.map(Version::as_str);
-                Told::new(S::BAD_REQUEST, codes::INVALID_REQUEST, format!("MCP-Protocol-Version names a revision that is not served here; served are {}", served.join(", ")))
+                Told::new(S::BAD_REQUEST, codes::INVALID_REQUEST, format!("MCP-Protocol-Version names a revision that no session here speaks; sessions speak {}", served.join(", ")))
                     .data(serde_json::json!({ "supported": served }))
                     .to(id)
             }

@@ -2,6 +2,7 @@
 
 use super::Gateway;
 use super::probe::PROBE;
+use super::tasks;
 use crate::protocol::{Edits, Notification, Request, RequestId, Response, RpcError, Wire, codes, method};
 use crate::session::streams::{Noted, Rule, STANDALONE, StreamId};
 use crate::session::{Question, Session};
@@ -24,6 +25,10 @@ impl Gateway {
             method::SAMPLING => declares.sampling,
             method::ELICITATION => declares.elicitation,
             method::ROOTS_LIST => declares.roots,
+            // The client runs tasks for servers of its own era.
+            method::TASKS_GET | method::TASKS_RESULT | method::TASKS_LIST | method::TASKS_CANCEL => {
+                declares.tasks && !session.version().is_modern()
+            }
             _ => true,
         };
         if !able {
@@ -32,11 +37,18 @@ impl Gateway {
                 format!("the client did not declare the capability that `{}` needs", request.method),
             ));
         }
-        if session.version().is_modern() && stream == STANDALONE {
-            return Err(RpcError::new(codes::CLIENT_GONE, "this client can be asked only in the course of one of its requests"));
-        }
+        let carrier = match session.version().is_modern() && stream == STANDALONE {
+            true => session.carriers.pick(backend).ok_or_else(|| {
+                RpcError::new(
+                    codes::CLIENT_GONE,
+                    "this client can be asked only in the course of one of its requests, and none is under way that does not wait for it already",
+                )
+            })?,
+            false => stream,
+        };
         let token = request.progress_token().map_err(RpcError::invalid_params)?;
-        let question = Question { backend, id: request.id.clone(), progress_token: token.as_ref().map(|t| t.value.clone()), stream };
+        let about = tasks::about(session, backend, request)?;
+        let question = Question { backend, id: request.id.clone(), progress_token: token.as_ref().map(|t| t.value.clone()), stream, about };
         let number = session.asked.ask(question).ok_or_else(|| {
             RpcError::new(codes::OVERLOADED, "too many requests to this client wait for an answer (limits.server_requests)")
         })?;
@@ -45,8 +57,9 @@ impl Gateway {
         if let Some(token) = token {
             edits.replace(token.at, id.raw().clone());
         }
+        tasks::relate_params(session, backend, &request.raw, request.params_at.clone(), &mut edits);
         let message = request.rewritten(&id, edits);
-        let refused = match session.streams.note(stream, message, Rule::Ask(number)).await {
+        let refused = match session.streams.note(carrier, message, Rule::Ask(number)).await {
             Noted::Gone => RpcError::new(codes::CLIENT_GONE, "the client has closed the stream that this request belongs to"),
             Noted::Dropped => RpcError::new(codes::CLIENT_GONE, "the client does not read its stream, so it cannot be asked now"),
             _ => return Ok(()),
@@ -61,7 +74,8 @@ impl Gateway {
         match question {
             Some(question) if question.backend == PROBE => self.probe_answered(session),
             Some(question) => {
-                let message = response.rewritten(&question.id, Edits::new());
+                let edits = tasks::answered(session, question.backend, question.about, &response);
+                let message = response.rewritten(&question.id, edits);
                 self.respond(session, question.backend, message).await;
             }
             None => {
@@ -80,8 +94,13 @@ impl Gateway {
 
     /// Questions that have waited too long are answered for the client.
     pub(super) async fn expire_questions(&self, session: &Session, now: tokio::time::Instant) {
-        for question in session.asked.expired(now) {
-            let error = RpcError::new(codes::CLIENT_GONE, "the client did not answer in time");
+        self.give_up(session, session.asked.expired(now), "the client did not answer in time").await;
+    }
+
+    /// Answers questions for the client, which will not.
+    pub(super) async fn give_up(&self, session: &Session, questions: Vec<Question>, why: &str) {
+        for question in questions.into_iter().filter(|q| q.backend != PROBE) {
+            let error = RpcError::new(codes::CLIENT_GONE, why);
             self.respond(session, question.backend, error.to_message(Some(&question.id))).await;
         }
     }
@@ -105,6 +124,7 @@ impl Gateway {
             method::INITIALIZED => {}
             method::CANCELLED => self.cancel(session, &notification),
             method::PROGRESS => self.client_progress(session, &notification).await,
+            method::TASK_STATUS => self.client_task(session, notification).await,
             method::ROOTS_CHANGED => {
                 let tell = session.upstreams().iter().map(|u| u.notify(Wire::from(notification.raw.clone())));
                 for result in futures_util::future::join_all(tell).await {
@@ -140,9 +160,21 @@ impl Gateway {
         };
         let mut edits = Edits::new();
         edits.replace(token.at, own.raw().clone());
+        if let Some(params) = notification.params_at.clone() {
+            tasks::relate_to_server(session, question.backend, &notification.raw, params, &mut edits);
+        }
         let Some(upstream) = session.upstreams().get(question.backend) else { return };
         if let Err(error) = upstream.notify(edits.apply(&notification.raw)).await {
             tracing::debug!(session = %session.tag(), backend = %upstream.name(), %error, "progress of the client did not reach its backend");
+        }
+    }
+
+    /// The client says how a task is that it runs: to the backend for which it does.
+    async fn client_task(&self, session: &Session, notification: Notification) {
+        let backend = tasks::runs_for(session, &notification);
+        let Some(upstream) = backend.and_then(|backend| session.upstreams().get(backend)) else { return };
+        if let Err(error) = upstream.notify(Wire::from(notification.raw)).await {
+            tracing::debug!(session = %session.tag(), backend = %upstream.name(), %error, "the state of a task did not reach its backend");
         }
     }
 }

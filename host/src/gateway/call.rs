@@ -3,24 +3,18 @@
 use super::Gateway;
 use super::job::{Job, Outcome};
 use super::route::Resolved;
-use crate::protocol::{Edits, RpcError, json};
+use super::tasks::{self, AsTask};
+use crate::protocol::message::{BadParams, Member};
+use crate::protocol::{Edits, Request, RpcError, json};
 use lockgate_policy::Kind;
 use std::sync::Arc;
 
 impl Gateway {
     pub(super) async fn call_named(self: &Arc<Self>, job: &Job, kind: Kind) -> Outcome {
-        let name = match job.request.string_param(&["name"]) {
-            Ok(Some(name)) => name,
-            Ok(None) => return RpcError::invalid_params("`params.name` is missing").into(),
+        let Wanted { name, task } = match wanted(&job.request) {
+            Ok(wanted) => wanted,
             Err(why) => return RpcError::invalid_params(why).into(),
         };
-        match job.request.param(&["arguments"]) {
-            Ok(Some(arguments)) if !json::is_object(arguments) && !json::is_null(arguments) => {
-                return RpcError::invalid_params("`params.arguments` must be an object").into();
-            }
-            Ok(_) => {}
-            Err(why) => return RpcError::invalid_params(why).into(),
-        }
         let Resolved { at, target } = match self.resolve(job.session(), kind, &name.value).await {
             Ok(resolved) => resolved,
             Err(error) => return error.into(),
@@ -33,6 +27,38 @@ impl Gateway {
         if *target.name != *name.value {
             edits.replace(name.at, json::quote(&target.name));
         }
-        self.relay_published(job, &at, target.backend, edits).await
+        // Clients of 2026-07-28 have no such member: there, servers decide.
+        let mut way = AsTask::Unchanged;
+        if task && kind == Kind::Tool && !job.session().version().is_modern() {
+            // Boxed: it is seldom needed, and calls are small without it.
+            way = match Box::pin(self.as_task(job.session(), target.backend)).await {
+                Ok(way) => way,
+                Err(error) => return error.into(),
+            };
+        }
+        if matches!(way, AsTask::Plain) {
+            tasks::plain(&job.request, &mut edits);
+        }
+        let outcome = self.relay_published(job, &at, target.backend, edits).await;
+        if matches!(way, AsTask::Task) { tasks::made(job.session(), outcome) } else { outcome }
     }
+}
+
+/// What the params of a call say.
+struct Wanted {
+    name: Member<String>,
+    /// It is to become a task (2025-11-25).
+    task: bool,
+}
+
+fn wanted(request: &Request) -> Result<Wanted, BadParams> {
+    let params = request.params();
+    let member = |name: &str| params.as_ref().map_or(Ok(None), |p| p.get(name).map_err(|e| format!("`params.{name}`: {e}")));
+    let name = member("name")?.ok_or("`params.name` is missing")?;
+    let value = json::string(name).ok_or("`params.name` must be a string")?.into_owned();
+    if member("arguments")?.is_some_and(|a| !json::is_object(a) && !json::is_null(a)) {
+        return Err("`params.arguments` must be an object".into());
+    }
+    let task = member("task")?.is_some_and(|task| !json::is_null(task));
+    Ok(Wanted { name: Member { value, at: json::place(&request.raw, name) }, task })
 }

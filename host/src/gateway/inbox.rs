@@ -2,6 +2,7 @@
 
 use super::Gateway;
 use super::capabilities::has;
+use super::tasks;
 use crate::backend::{FromServer, Outbound, ServerHello};
 use crate::protocol::{Edits, Notification, Wire, codes, json, method};
 use crate::session::streams::{Noted, Rule, STANDALONE, StreamId};
@@ -23,15 +24,16 @@ impl Gateway {
                     if std::mem::replace(&mut came_before, true) {
                         session.annotated.forget(backend);
                     }
-                    self.backend_up(&session, backend, &hello).await;
+                    // Boxed, like the others: what handles a message is large, and an idle session is to be small.
+                    Box::pin(self.backend_up(&session, backend, &hello)).await;
                 }
                 FromServer::Down(reason) => {
                     tracing::warn!(session = %session.tag(), backend = %session.host.backends[backend].name, %reason, "backend went down");
                     session.asked.backend_gone(backend);
                     session.forget_routes();
                 }
-                FromServer::Notification(n) => self.server_notification(&session, backend, n, STANDALONE).await,
-                FromServer::Request(r) => self.ask(&session, backend, r, STANDALONE).await,
+                FromServer::Notification(n) => Box::pin(self.server_notification(&session, backend, n, STANDALONE)).await,
+                FromServer::Request(r) => Box::pin(self.ask(&session, backend, r, STANDALONE)).await,
             }
         }
     }
@@ -45,10 +47,9 @@ impl Gateway {
         session.lists_changed(backend);
         if let (Some(level), true, Some(upstream)) =
             (session.level(), has(&hello.capabilities, "logging"), session.upstreams().get(backend))
+            && let Ok(mut call) = upstream.call(Outbound::own(level), session.host.backends[backend].timeouts.list).await
         {
-            if let Ok(mut call) = upstream.call(Outbound::own(level), session.host.backends[backend].timeouts.list).await {
-                call.next().await;
-            }
+            call.next().await;
         }
         for (capability, notification, topic) in [
             ("tools", method::TOOLS_CHANGED, Topic::Tools),
@@ -96,8 +97,16 @@ impl Gateway {
             }
             method::CANCELLED => return self.withdraw(session, backend, &notification).await,
             method::PROGRESS => return self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownProgressToken),
+            method::TASK_CHANGED | method::TASK_STATUS if session.version().is_modern() => {
+                // Those of older servers are not offered.
+                if &*notification.method == method::TASK_CHANGED {
+                    self.task_changed(session, backend, &notification).await;
+                }
+                return;
+            }
+            method::TASK_CHANGED => return,
             _ => {
-                self.notify(session, stream, Wire::from(notification.raw.clone()), false).await;
+                self.notify(session, stream, tasks::told(session, backend, &notification), false).await;
                 return;
             }
         };

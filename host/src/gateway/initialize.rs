@@ -60,7 +60,12 @@ fn client_of(request: &Request) -> Result<Client, RpcError> {
     let capabilities = object("capabilities", "{}")?;
     let declared = Object::parse(&capabilities).map_err(|e| invalid(format!("`params.capabilities`: {e}")))?;
     let declares = |name| declared.only(name).is_some_and(json::is_object);
-    let declares = Declares { sampling: declares("sampling"), elicitation: declares("elicitation"), roots: declares("roots") };
+    let declares = Declares {
+        sampling: declares("sampling"),
+        elicitation: declares("elicitation"),
+        roots: declares("roots"),
+        tasks: declares("tasks"),
+    };
     drop(declared);
     Ok(Client {
         version: Version::negotiate(&wanted.value),
@@ -76,6 +81,9 @@ fn answer(request: &Request, session: &Session, hellos: &[Option<Arc<ServerHello
         "capabilities": capabilities::merged(hellos),
         "serverInfo": capabilities::of_itself(),
     });
+    if let Some(tasks) = capabilities::tasks(hellos) {
+        result["capabilities"]["tasks"] = tasks;
+    }
     if let Some(text) = capabilities::instructions(&session.host, hellos) {
         result["instructions"] = text.into();
     }

@@ -128,7 +128,11 @@ impl Gateway {
                 outcome = work(gateway.clone(), job) => outcome,
             };
             // The job, and with it the registration, is gone by now: the client may use the id again as soon as it sees the answer.
-            session.asked.end_of_stream(stream);
+            let unanswered = session.asked.end_of_stream(stream);
+            if !matches!(outcome, Outcome::Answer(_) | Outcome::Response { .. }) {
+                // The server may still wait for them, in a call that it does not know to be over.
+                gateway.give_up(&session, unanswered, "the call in which the client was asked is over").await;
+            }
             let counted = match gateway.message(&session, &asked, outcome) {
                 Some((answer, None)) => {
                     session.streams.answer(stream, answer, credit, None);

@@ -68,7 +68,7 @@ impl Gateway {
                 || lifetime.is_some_and(|l| now.saturating_duration_since(created) >= l)
         });
         futures_util::future::join_all(over.iter().map(|s| self.end_session(s, SessionEvent::Expired))).await;
-        self.parked.expire(now);
+        self.expire_parked(now).await;
         for session in self.registry.all() {
             if session.is_done() {
                 self.end_session(&session, SessionEvent::ClosedByClient).await;

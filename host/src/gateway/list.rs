@@ -7,13 +7,14 @@ use super::Gateway;
 use super::job::{Job, Outcome};
 use super::relay::Relayed;
 use super::resolve::capable;
+use super::tasks;
 use crate::backend::{BackendError, CallEvent, Outbound, State};
 use crate::catalog::cursor::Position;
-use crate::catalog::items::{self, Page};
+use crate::catalog::items::{ListOf, Page};
 use crate::catalog::keeping::{Keeping, is_of_the_era};
 use crate::catalog::{Listed, Listing};
 use crate::protocol::members::splice;
-use crate::protocol::{Edits, Request, RpcError, Wire, codes, json, method};
+use crate::protocol::{Edits, Request, RpcError, Wire, codes, json};
 use crate::session::Session;
 use bytes::Bytes;
 use lockgate_policy::Kind;
@@ -32,19 +33,10 @@ pub(super) fn capability(kind: Kind) -> &'static str {
     }
 }
 
-fn method_of(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Tool => method::TOOLS_LIST,
-        Kind::Prompt => method::PROMPTS_LIST,
-        Kind::Resource => method::RESOURCES_LIST,
-        Kind::ResourceTemplate => method::RESOURCES_TEMPLATES_LIST,
-    }
-}
-
 /// A backend's part of a page.
-struct Part {
-    backend: usize,
-    page: Page,
+pub(super) struct Part {
+    pub backend: usize,
+    pub page: Page,
 }
 
 /// A backend that is left out, and why.
@@ -54,6 +46,18 @@ struct Missing {
     error: Option<RpcError>,
 }
 
+/// What the backends gave for one page of a merged list.
+pub(super) struct Gathered {
+    of: ListOf,
+    /// The client asked for the beginning.
+    first: bool,
+    pub parts: Vec<Part>,
+    missing: Vec<Missing>,
+}
+
+/// The name of each item of each part; none: it is not shown.
+pub(super) type Names = Vec<Vec<Option<Arc<str>>>>;
+
 impl Gateway {
     pub(super) async fn list(self: &Arc<Self>, job: &Job, kind: Kind) -> Outcome {
         let session = job.session();
@@ -61,19 +65,29 @@ impl Gateway {
             // There was no `initialize` that waited for them.
             self.settle(session).await;
         }
-        let cursor = match job.request.string_param(&["cursor"]) {
-            Ok(cursor) => cursor,
-            Err(why) => return RpcError::invalid_params(why).into(),
+        let gathered = match self.gather(job, kind.into(), capable(session, kind)).await {
+            Ok(gathered) => gathered,
+            Err(ended) => return ended,
         };
+        match self.merge(job, kind, gathered).await {
+            Ok(answer) => Outcome::Answer(answer),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// One page of each of `backends`, or of those that the cursor of the client says have more. The error is how the request ends.
+    pub(super) async fn gather(self: &Arc<Self>, job: &Job, of: ListOf, backends: Vec<usize>) -> Result<Gathered, Outcome> {
+        let session = job.session();
+        let cursor = job.request.string_param(&["cursor"]).map_err(RpcError::invalid_params)?;
         let (positions, first) = match &cursor {
-            None => (capable(session, kind).into_iter().map(|b| (b, None)).collect::<Vec<_>>(), true),
-            Some(cursor) => match self.cursors.open(session.scope(), kind, &cursor.value) {
+            None => (backends.into_iter().map(|b| (b, None)).collect::<Vec<_>>(), true),
+            Some(cursor) => match self.cursors.open(session.scope(), of, &cursor.value) {
                 Some(positions) => (
                     positions.into_iter().filter(|p| p.backend < session.upstreams().len()).map(|p| (p.backend, Some(p.cursor))).collect(),
                     false,
                 ),
                 None => {
-                    return RpcError::invalid_params("`params.cursor` is not a cursor that this session was given for this list").into();
+                    return Err(RpcError::invalid_params("`params.cursor` is not a cursor that was given out here for this list").into());
                 }
             },
         };
@@ -83,11 +97,11 @@ impl Gateway {
             if let (Some(own), Some(cursor)) = (own, &cursor) {
                 edits.replace(cursor.at.clone(), json::quote(&own));
             }
-            async move { (backend, self.page_of(job, kind, backend, edits, first).await) }
+            async move { (backend, self.page_of(job, of, backend, edits, first).await) }
         });
         let answers = tokio::select! {
             biased;
-            () = job.control.cancelled() => return Outcome::Cancelled,
+            () = job.control.cancelled() => return Err(Outcome::Cancelled),
             answers = futures_util::future::join_all(requests) => answers,
         };
         let mut parts = Vec::new();
@@ -97,40 +111,38 @@ impl Gateway {
                 Ok(page) => parts.push(Part { backend, page }),
                 Err(error) => {
                     let name = &session.host.backends[backend].name;
-                    tracing::warn!(session = %session.tag(), backend = %name, list = method_of(kind), error = %error.message, "left out of a list");
+                    tracing::warn!(session = %session.tag(), backend = %name, list = of.method(), error = %error.message, "left out of a list");
                     missing.push(Missing { backend, reason: error.message.clone(), error: Some(error) });
                 }
             }
         }
         if parts.is_empty() && asked > 0 {
             // Every backend that was asked failed: an empty list would be a lie.
-            if let Some(error) = missing.into_iter().find_map(|m| m.error) {
-                return error.into();
-            }
-            return RpcError::new(codes::INTERNAL_ERROR, "no backend answered").into();
+            let error = missing.into_iter().find_map(|m| m.error);
+            return Err(error.unwrap_or_else(|| RpcError::new(codes::INTERNAL_ERROR, "no backend answered")).into());
         }
-        match self.merge(job, kind, first, parts, missing).await {
-            Ok(answer) => Outcome::Answer(answer),
-            Err(error) => error.into(),
-        }
+        Ok(Gathered { of, first, parts, missing })
     }
 
-    async fn page_of(self: &Arc<Self>, job: &Job, kind: Kind, backend: usize, edits: Edits, first: bool) -> Result<Page, RpcError> {
+    async fn page_of(self: &Arc<Self>, job: &Job, of: ListOf, backend: usize, edits: Edits, first: bool) -> Result<Page, RpcError> {
         let session = job.session();
         let limit = session.host.backends[backend].timeouts.list.min(self.settings.list_timeout);
         // Progress of one of several lists means nothing to the client: the token is not passed on.
         let out = Outbound { edits, ..Outbound::own(job.request.clone()) };
         match self.send(job, backend, out, None, limit).await {
             Relayed::Answer(response) if response.ok => {
-                let page = Page::of(kind, &response);
-                if let Ok(page) = &page {
-                    learn(session, kind, backend, page, first);
-                }
-                if let Ok(page) = &page
-                    && page.unnamed > 0
-                {
-                    let backend = &session.host.backends[backend].name;
-                    tracing::warn!(session = %session.tag(), %backend, items = page.unnamed, "items without a readable name were left out of a list");
+                let mut page = Page::of(of, &response);
+                if let Ok(page) = &mut page {
+                    if page.unnamed > 0 {
+                        let backend = &session.host.backends[backend].name;
+                        tracing::warn!(session = %session.tag(), %backend, items = page.unnamed, "items without a readable name were left out of a list");
+                    }
+                    if of == ListOf::Named(Kind::Tool) {
+                        learn(session, Kind::Tool, backend, page, first);
+                        if !tasks::may_be_tasks(session, backend) {
+                            tasks::without_support(page);
+                        }
+                    }
                 }
                 page.map_err(|reason| BackendError::Protocol { backend: session.host.backends[backend].name.clone(), reason }.to_rpc())
             }
@@ -145,19 +157,13 @@ impl Gateway {
         }
     }
 
-    async fn merge(
-        self: &Arc<Self>,
-        job: &Job,
-        kind: Kind,
-        first: bool,
-        parts: Vec<Part>,
-        missing: Vec<Missing>,
-    ) -> Result<Wire, RpcError> {
+    async fn merge(self: &Arc<Self>, job: &Job, kind: Kind, gathered: Gathered) -> Result<Wire, RpcError> {
         let session = job.session();
         let several = session.host.backends.len() > 1;
-        let mut listed: Vec<Listed> = parts.iter().map(|p| Listed::of(p.backend, first, &p.page)).collect();
+        let Gathered { first, parts, .. } = &gathered;
+        let mut listed: Vec<Listed> = parts.iter().map(|p| Listed::of(p.backend, *first, &p.page)).collect();
         // Whether a URI is unique is known when every list has been read to its end.
-        let urgent = several && matches!(kind, Kind::Resource | Kind::ResourceTemplate) && first;
+        let urgent = several && matches!(kind, Kind::Resource | Kind::ResourceTemplate) && *first;
         if urgent && listed.iter().any(|l| !l.complete) {
             let rest = parts
                 .iter()
@@ -172,20 +178,27 @@ impl Gateway {
         }
         let (at, names) = self.publish(session, kind, &listed).await?;
         at.table(kind).tell();
+        Ok(self.page(job, &gathered, &names))
+    }
+
+    /// The page as the client gets it, each item under its name.
+    pub(super) fn page(&self, job: &Job, gathered: &Gathered, names: &Names) -> Wire {
+        let session = job.session();
+        let Gathered { of, parts, missing, .. } = gathered;
         let positions: Vec<Position> =
             parts.iter().filter_map(|p| Some(Position { backend: p.backend, cursor: p.page.next_cursor.clone()? })).collect();
-        let next = (!positions.is_empty()).then(|| json::quote(&self.cursors.seal(session.scope(), kind, &positions)));
+        let next = (!positions.is_empty()).then(|| json::quote(&self.cursors.seal(session.scope(), *of, &positions)));
 
-        let keeping = session.version().is_modern().then(|| keeping(session, &parts, &missing));
-        if let ([part], true, false) = (&parts[..], missing.is_empty(), several) {
-            return Ok(single(job, part, &names[0], next, keeping));
+        let keeping = session.version().is_modern().then(|| keeping(session, parts, missing));
+        if let ([part], true, 1) = (&parts[..], missing.is_empty(), session.host.backends.len()) {
+            return single(job, part, &names[0], next, keeping);
         }
         let mut out = Wire::new();
         out.push(Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":"));
         out.push(job.id().raw().clone());
-        out.push(format!(",\"result\":{{\"{}\":[", items::members(kind).0));
+        out.push(format!(",\"result\":{{\"{}\":[", of.members().0));
         let mut any = false;
-        for (part, names) in parts.iter().zip(&names) {
+        for (part, names) in parts.iter().zip(names) {
             push_items(&mut out, &part.page, names, &mut any);
         }
         out.push(Bytes::from_static(b"]"));
@@ -203,7 +216,7 @@ impl Gateway {
             out.push(format!(",\"_meta\":{}", serde_json::json!({ "lockgate/missing": list })));
         }
         out.push(Bytes::from_static(b"}}"));
-        Ok(out)
+        out
     }
 
     /// The names of a backend's list from `cursor` on, or all of it.
@@ -220,7 +233,7 @@ impl Gateway {
             let mut cursor = cursor;
             for _ in 0..WALK_PAGES {
                 let params = cursor.as_ref().map_or("{}".to_owned(), |c| format!("{{\"cursor\":{}}}", json::quote(c)));
-                let page = self.quiet_page(session, kind, backend, Self::own_request(method_of(kind), &params), limit).await?;
+                let page = self.quiet_page(session, kind, backend, Request::own(ListOf::from(kind).method(), &params), limit).await?;
                 learn(session, kind, backend, &page, cursor.is_none());
                 items.extend(page.items.into_iter().map(|i| Listing::new(i.name, i.title.as_deref())));
                 match page.next_cursor {
@@ -248,7 +261,7 @@ impl Gateway {
         let broken = |reason: String| BackendError::Protocol { backend: upstream.name().clone(), reason };
         loop {
             match call.next().await {
-                CallEvent::Answer(response) if response.ok => return Page::of(kind, &response).map_err(broken),
+                CallEvent::Answer(response) if response.ok => return Page::of(kind.into(), &response).map_err(broken),
                 CallEvent::Answer(response) => {
                     return Err(broken(format!("a list was answered with error {}", response.error_code().unwrap_or_default())));
                 }

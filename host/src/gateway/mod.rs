@@ -22,6 +22,7 @@ mod relay;
 mod resolve;
 mod resource;
 mod route;
+mod tasks;
 mod uris;
 
 pub use crate::session::VirtualHost;
@@ -238,6 +239,18 @@ impl Gateway {
             method::RESOURCES_UNSUBSCRIBE => self.run(session, request, credit, extras, |g, job| async move { g.unsubscribe(&job).await }),
             method::COMPLETE => self.run(session, request, credit, extras, |g, job| async move { g.complete(&job).await }),
             method::SET_LEVEL => self.run(session, request, credit, extras, |g, job| async move { g.set_level(&job).await }),
+            method::TASKS_GET | method::TASKS_CANCEL => {
+                self.run(session, request, credit, extras, |g, job| async move { g.task(&job).await })
+            }
+            method::TASKS_UPDATE if session.version().is_modern() => {
+                self.run(session, request, credit, extras, |g, job| async move { g.task(&job).await })
+            }
+            method::TASKS_RESULT if !session.version().is_modern() => {
+                self.run(session, request, credit, extras, |g, job| async move { g.task(&job).await })
+            }
+            method::TASKS_LIST if !session.version().is_modern() => {
+                self.run(session, request, credit, extras, |g, job| async move { g.list_tasks(&job).await })
+            }
             other => {
                 session.touch();
                 let error = RpcError::new(codes::METHOD_NOT_FOUND, format!("method `{}` is not known", shorten(other)));

@@ -76,7 +76,7 @@ impl Overview {
             credit: standing.credit,
             owed_frames: standing.owed_frames,
             owed_bytes: standing.owed_bytes,
-            drain_rate: standing.drain_rate,
+            drain_rate: standing.drain_rate.round(),
             half_open_ms: standing.half_open_for.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
             waiting: standing.waiting,
             refused: standing.refused,

@@ -7,7 +7,7 @@
 use super::Gateway;
 use crate::protocol::{RequestId, Wire};
 use crate::session::streams::{Noted, Rule, STANDALONE};
-use crate::session::{Question, Session};
+use crate::session::{About, Question, Session};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ async fn probe(weak: Weak<Session>, every: Duration) {
 
 /// Puts a ping to the client. False where there is no room for one more question.
 async fn ask(session: &Arc<Session>) -> bool {
-    let question = Question { backend: PROBE, id: RequestId::number(0), progress_token: None, stream: STANDALONE };
+    let question = Question { backend: PROBE, id: RequestId::number(0), progress_token: None, stream: STANDALONE, about: About::Other };
     let Some(number) = session.asked.ask(question) else { return false };
     session.ledger.ask_proof(Instant::now());
     let ping = Wire::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":\"ping\"}}"));

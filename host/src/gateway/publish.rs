@@ -78,7 +78,9 @@ impl Gateway {
         for (slot, kind) in tables.iter_mut().zip(KINDS) {
             let (table, differs) = rename(session, &view, &chain, kind, old.table(kind)).await;
             *slot = Arc::new(table);
-            changed |= if differs { news(kind) } else { 0 };
+            // A client without sessions may have been told the list elsewhere, where an anonymous one has another connection.
+            let elsewhere = session.version().is_modern() && !old.table(kind).is_told();
+            changed |= if differs || elsewhere { news(kind) } else { 0 };
         }
         tracing::debug!(session = %session.tag(), generation = chain.generation(), before = old.chain().generation(), changed, "names were made anew");
         let new = session.succeed(chain, tables);

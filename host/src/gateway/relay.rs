@@ -3,13 +3,13 @@
 use super::Gateway;
 use super::job::{Job, Outcome};
 use super::modern::Level;
+use super::tasks;
 use crate::admission::Room;
 use crate::backend::{BackendError, Call, CallEvent, Outbound};
 use crate::catalog::Published;
-use crate::protocol::{Edits, Request, RequestId, Response, RpcError, method};
+use crate::protocol::{Edits, RequestId, Response, RpcError, method};
 use crate::session::streams::Rule;
 use crate::telemetry::metrics::IsolationSignal;
-use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +74,7 @@ impl Gateway {
                 },
             }
         };
+        let _carrier = session.version().is_modern().then(|| session.carriers.add(backend, job.stream));
         let ended = tokio::select! {
             biased;
             () = job.control.cancelled() => None,
@@ -117,6 +118,7 @@ impl Gateway {
                     Some(token) => {
                         let mut edits = Edits::new();
                         edits.replace(token_at, token.raw().clone());
+                        tasks::relate_params(session, backend, &message.raw, message.params_at.clone(), &mut edits);
                         session.streams.note(stream, edits.apply(&message.raw), Rule::Replace(token.clone())).await;
                     }
                     None => self.metrics.isolation_signals_total.inc(IsolationSignal::UnknownProgressToken),
@@ -133,21 +135,13 @@ impl Gateway {
     pub(super) async fn relay_published(self: &Arc<Self>, job: &Job, at: &Arc<Published>, backend: usize, edits: Edits) -> Outcome {
         let limit = job.session().host.backends[backend].timeouts.call;
         match self.relay(job, backend, edits, limit).await {
-            Relayed::Answer(response) => {
-                let edits = self.publish_uris(job.session(), at, backend, &response, &job.request.method).await;
+            Relayed::Answer(response) if response.ok => {
+                let result = (&response.raw, response.body_at.clone());
+                let edits = self.publish_uris(job.session(), at, backend, result, &job.request.method).await;
                 Outcome::Response { response, edits, backend }
             }
             other => other.into_outcome(backend),
         }
-    }
-
-    /// A request that the gateway makes itself, for a backend, on behalf of the job (`params` is JSON text).
-    pub(super) fn own_request(method: &str, params: &str) -> Request {
-        let raw = Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"{method}\",\"params\":{params}}}"));
-        let id_at = raw.len().min(22)..raw.len().min(23);
-        debug_assert_eq!(&raw[id_at.clone()], b"0");
-        let params_at = raw.len() - 1 - params.len()..raw.len() - 1;
-        Request { id: RequestId::number(0), id_at, method: method.into(), params_at: Some(params_at), raw }
     }
 }
 

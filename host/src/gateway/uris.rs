@@ -6,27 +6,30 @@
 use super::Gateway;
 use crate::catalog::Published;
 use crate::protocol::json::{self, Object};
-use crate::protocol::{Edits, Response, method};
+use crate::protocol::{Edits, method};
 use crate::session::Session;
+use bytes::Bytes;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Gateway {
-    /// The changes that make the URIs in `response` the client's.
+    /// The changes that make the URIs in a result the client's, which stands at a place of `raw` and answers the method `of`. For
+    /// `notifications/tasks` it is the params.
     pub(super) async fn publish_uris(
         self: &Arc<Self>,
         session: &Arc<Session>,
         at: &Arc<Published>,
         backend: usize,
-        response: &Response,
+        (raw, body_at): (&Bytes, Range<usize>),
         of: &str,
     ) -> Edits {
         let mut edits = Edits::new();
-        if session.host.backends.len() < 2 || !response.ok {
+        if session.host.backends.len() < 2 {
             return edits;
         }
-        let places = places(response, of);
+        let places = places(raw, body_at, of);
         let mut known: HashMap<String, Option<String>> = HashMap::new();
         for (uri, place) in places {
             let public = match known.get(&uri) {
@@ -52,8 +55,8 @@ impl Gateway {
 }
 
 /// The URIs of a result with their places in the message.
-fn places(response: &Response, of: &str) -> Vec<(String, std::ops::Range<usize>)> {
-    let body = &response.raw[response.body_at.clone()];
+fn places(raw: &Bytes, body_at: Range<usize>, of: &str) -> Vec<(String, Range<usize>)> {
+    let body = &raw[body_at];
     // Most results have none; this is cheaper than looking at their structure.
     if of != method::RESOURCES_READ && memchr::memmem::find(body, b"resource").is_none() {
         return Vec::new();
@@ -62,7 +65,7 @@ fn places(response: &Response, of: &str) -> Vec<(String, std::ops::Range<usize>)
     let mut found = Vec::new();
     let mut note = |value: Option<&RawValue>| {
         if let Some((uri, value)) = value.and_then(|v| Some((json::string(v)?, v))) {
-            found.push((uri.into_owned(), json::place(&response.raw, value)));
+            found.push((uri.into_owned(), json::place(raw, value)));
         }
     };
     match of {
@@ -77,6 +80,13 @@ fn places(response: &Response, of: &str) -> Vec<(String, std::ops::Range<usize>)
                 for block in content.map(one_or_many).unwrap_or_default() {
                     note(uri_of(block));
                 }
+            }
+        }
+        // The result of the call is a part of what is told of its task.
+        method::TASKS_GET | method::TASK_CHANGED => {
+            let result = result.only("result").and_then(Object::of);
+            for block in result.and_then(|r| r.only("content")).and_then(json::array).unwrap_or_default() {
+                note(uri_of(block));
             }
         }
         _ => {
@@ -106,11 +116,10 @@ fn uri_of(block: &RawValue) -> Option<&RawValue> {
 mod tests {
     use super::*;
     use crate::protocol::Incoming;
-    use bytes::Bytes;
 
     fn uris(text: &'static str, of: &str) -> Vec<String> {
         let Ok(Incoming::Response(response)) = Incoming::parse(Bytes::from_static(text.as_bytes())) else { panic!() };
-        places(&response, of)
+        places(&response.raw, response.body_at, of)
             .into_iter()
             .map(|(uri, at)| {
                 assert_eq!(serde_json::from_slice::<String>(&response.raw[at]).unwrap(), uri);
@@ -125,6 +134,8 @@ mod tests {
         assert_eq!(uris(call, method::TOOLS_CALL), ["info://a", "info://b"]);
         let read = r#"{"jsonrpc":"2.0","id":1,"result":{"contents":[{"uri":"info://a","text":"x"}]}}"#;
         assert_eq!(uris(read, method::RESOURCES_READ), ["info://a"]);
+        let task = r#"{"jsonrpc":"2.0","id":1,"result":{"taskId":"1","result":{"content":[{"type":"resource_link","uri":"info://a"}]}}}"#;
+        assert_eq!(uris(task, method::TASKS_GET), ["info://a"]);
         let prompt = r#"{"jsonrpc":"2.0","id":1,"result":{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"info://p"}}}]}}"#;
         assert_eq!(uris(prompt, method::PROMPTS_GET), ["info://p"]);
     }

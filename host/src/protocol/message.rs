@@ -1,10 +1,10 @@
 //! One JSON-RPC message: its bytes and the places of id, method and payload in them.
 
-use super::json::{self, Object};
+use super::index::Index;
+use super::json::{self, Duplicate, Object};
 use super::{Edits, RequestId, Wire, codes, salvage};
 use bytes::Bytes;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 use std::ops::Range;
 
 /// A message as it came from a peer.
@@ -24,6 +24,8 @@ pub struct Request {
     pub method: Box<str>,
     /// The place of `params`; always an object where present.
     pub params_at: Option<Range<usize>>,
+    /// Where the members of `params` stand.
+    index: Index,
 }
 
 /// A notification: a method and no id.
@@ -33,6 +35,8 @@ pub struct Notification {
     pub method: Box<str>,
     /// The place of `params`; always an object where present.
     pub params_at: Option<Range<usize>>,
+    /// Where the members of `params` stand.
+    index: Index,
 }
 
 /// An answer. `id` is none where the peer could not tell which request it answers.
@@ -92,10 +96,15 @@ impl Incoming {
         let params_at = params.map(|p| json::place(&raw, p));
         let method: Box<str> = method.into();
         match (id_value, id.clone()) {
-            (None, _) => Ok(Incoming::Notification(Notification { method, params_at, raw: raw.clone() })),
-            (Some(value), Some(id)) => {
-                Ok(Incoming::Request(Request { id_at: json::place(&raw, value), id, method, params_at, raw: raw.clone() }))
-            }
+            (None, _) => Ok(Incoming::Notification(Notification { method, params_at, raw: raw.clone(), index: Index::default() })),
+            (Some(value), Some(id)) => Ok(Incoming::Request(Request {
+                id_at: json::place(&raw, value),
+                id,
+                method,
+                params_at,
+                raw: raw.clone(),
+                index: Index::default(),
+            })),
             (Some(_), None) => Err(invalid("member `id` must be a string or an integer".into())),
         }
     }
@@ -172,22 +181,22 @@ macro_rules! with_params {
 
             /// A member of `params` by its path, as raw text. Missing (or inside something that is no object) is none.
             pub fn param(&self, path: &[&str]) -> Result<Option<&RawValue>, BadParams> {
-                let Some(at) = self.params_at.clone() else { return Ok(None) };
-                let mut text: Cow<'_, [u8]> = Cow::Borrowed(&self.raw[at]);
-                let mut found = None;
-                for (depth, name) in path.iter().enumerate() {
-                    let Cow::Borrowed(slice) = text else { return Ok(None) };
-                    if slice.first() != Some(&b'{') {
+                let (Some(at), Some((first, rest))) = (self.params_at.clone(), path.split_first()) else { return Ok(None) };
+                let wrong = |depth: usize, e: Duplicate| format!("`params.{}`: {e}", path[..=depth].join("."));
+                let Some(place) = self.index.find(&self.raw, at, first).map_err(|e| wrong(0, e))? else { return Ok(None) };
+                let mut text = &self.raw[place];
+                for (depth, name) in rest.iter().enumerate() {
+                    if text.first() != Some(&b'{') {
                         return Ok(None);
                     }
-                    let Ok(object) = Object::parse(slice) else { return Ok(None) };
-                    found = object.get(name).map_err(|e| format!("`params.{}`: {e}", path[..=depth].join(".")))?;
-                    match found {
+                    let Ok(object) = Object::parse(text) else { return Ok(None) };
+                    match object.get(name).map_err(|e| wrong(depth + 1, e))? {
                         None => return Ok(None),
-                        Some(value) => text = Cow::Borrowed(value.get().as_bytes()),
+                        Some(value) => text = value.get().as_bytes(),
                     }
                 }
-                Ok(found)
+                // Read before.
+                Ok(serde_json::from_slice(text).ok())
             }
 
             /// A progress token or request id in `params`: a string or an integer.
@@ -206,6 +215,15 @@ with_params!(Request);
 with_params!(Notification);
 
 impl Request {
+    /// A request of our own. `params` is JSON text, of an object.
+    pub fn own(method: &str, params: &str) -> Self {
+        let raw = Bytes::from(format!("{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"{method}\",\"params\":{params}}}"));
+        let id_at = raw.len().min(22)..raw.len().min(23);
+        debug_assert_eq!(&raw[id_at.clone()], b"0");
+        let params_at = raw.len() - 1 - params.len()..raw.len() - 1;
+        Request { id: RequestId::number(0), id_at, method: method.into(), params_at: Some(params_at), raw, index: Index::default() }
+    }
+
     /// The message with another id and the other replacements made.
     pub fn rewritten(&self, id: &RequestId, mut edits: Edits) -> Wire {
         edits.replace(self.id_at.clone(), id.raw().clone());
@@ -270,6 +288,20 @@ mod tests {
             r.rewritten(&RequestId::number(7), edits).into_bytes(),
             r#"{ "zz":1.0,"params":{"name":"t","arguments":{"a":1,"a":2},"_meta":{"progressToken":7}},"method":"tools/call","id":7,"jsonrpc":"2.0"}"#
         );
+    }
+
+    #[test]
+    fn a_member_is_found_however_its_name_is_written() {
+        let member = |params: &str| {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{params}}}"#);
+            let Incoming::Request(r) = Incoming::parse(text.into()).unwrap() else { panic!() };
+            r.param(&["_meta"]).map(|found| found.map(|value| value.get().to_owned()))
+        };
+        assert_eq!(member(r#"{"_meta":1}"#), Ok(Some("1".into())));
+        assert_eq!(member(r#"{"\u005fmeta":2}"#), Ok(Some("2".into())));
+        assert_eq!(member(r#"{"a":"_meta"}"#), Ok(None));
+        assert_eq!(member(r#"{"a":{}}"#), Ok(None));
+        assert!(member(r#"{"_meta":1,"\u005fmeta":2}"#).is_err());
     }
 
     #[test]

@@ -20,12 +20,16 @@ pub const ELICITATION: &str = "elicitation/create";
 pub const DISCOVER: &str = "server/discover";
 /// 2026-07-28.
 pub const LISTEN: &str = "subscriptions/listen";
-/// Extension of 2026-07-28 (SEP-2663).
+/// Extension of 2026-07-28 (SEP-2663), and 2025-11-25.
 pub const TASKS_GET: &str = "tasks/get";
 /// Extension of 2026-07-28 (SEP-2663).
 pub const TASKS_UPDATE: &str = "tasks/update";
 /// Extension of 2026-07-28 (SEP-2663), and 2025-11-25.
 pub const TASKS_CANCEL: &str = "tasks/cancel";
+/// 2025-11-25 only.
+pub const TASKS_RESULT: &str = "tasks/result";
+/// 2025-11-25 only.
+pub const TASKS_LIST: &str = "tasks/list";
 
 pub const INITIALIZED: &str = "notifications/initialized";
 pub const CANCELLED: &str = "notifications/cancelled";
@@ -38,3 +42,7 @@ pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
 pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
 /// 2026-07-28.
 pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+/// Extension of 2026-07-28 (SEP-2663).
+pub const TASK_CHANGED: &str = "notifications/tasks";
+/// 2025-11-25 only, in both directions.
+pub const TASK_STATUS: &str = "notifications/tasks/status";

@@ -8,6 +8,7 @@ pub mod brought;
 pub mod codes;
 pub mod headers;
 pub mod id;
+mod index;
 pub mod json;
 pub mod members;
 pub mod message;

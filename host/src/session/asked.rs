@@ -19,6 +19,18 @@ pub struct Question {
     pub progress_token: Option<RequestId>,
     /// The stream that it was sent on.
     pub stream: StreamId,
+    pub about: About,
+}
+
+/// What has to be seen to when a question is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum About {
+    #[default]
+    Other,
+    /// The answer may be a task, which is then this backend's.
+    Task,
+    /// The answer lists tasks, of which only this backend's are for it.
+    Tasks,
 }
 
 /// The open questions of a session, by the number under which the client knows them. Bounded in number and time.
@@ -68,9 +80,13 @@ impl Asked {
         inner.open.remove(&number).map(|(q, _)| (number, q))
     }
 
-    /// Forgets the questions of a call that is over.
-    pub fn end_of_stream(&self, stream: StreamId) {
-        lock(&self.inner).open.retain(|_, (q, _)| q.stream != stream);
+    /// Takes the questions of a call that is over.
+    pub fn end_of_stream(&self, stream: StreamId) -> Vec<Question> {
+        let mut inner = lock(&self.inner);
+        if inner.open.is_empty() {
+            return Vec::new();
+        }
+        inner.open.extract_if(|_, (q, _)| q.stream == stream).map(|(_, (q, _))| q).collect()
     }
 
     /// Takes the questions of a backend that went down.

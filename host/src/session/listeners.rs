@@ -18,8 +18,16 @@ pub enum Topic {
     Resources,
     /// The resource with this public URI.
     Updated(String),
-    /// The task with this public id.
-    Task(String),
+}
+
+/// A task that a client wants to be told of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// The id by which the client knows it.
+    pub public: String,
+    /// Index of the backend that runs it, and its id there.
+    pub backend: usize,
+    pub own: String,
 }
 
 /// What a client wants to be told.
@@ -30,8 +38,7 @@ pub struct Wanted {
     pub resources: bool,
     /// Public URIs.
     pub uris: Vec<String>,
-    /// Public ids.
-    pub tasks: Vec<String>,
+    pub tasks: Vec<Watched>,
 }
 
 /// One open stream.
@@ -53,7 +60,6 @@ impl Wanted {
             Topic::Prompts => self.prompts,
             Topic::Resources => self.resources,
             Topic::Updated(uri) => self.uris.contains(uri),
-            Topic::Task(id) => self.tasks.contains(id),
         }
     }
 }
@@ -88,6 +94,21 @@ impl Listeners {
     pub fn want(&self, topic: &Topic) -> bool {
         lock(&self.0).iter().any(|l| l.wanted.wants(topic))
     }
+
+    /// The streams that want to be told of a task of this backend, each with the id of its request and the one by which it knows the task.
+    pub fn of_task(&self, backend: usize, own: &str) -> Vec<(StreamId, Bytes, String)> {
+        let all = lock(&self.0);
+        let of = |l: &Listener| {
+            let task = l.wanted.tasks.iter().find(|t| t.backend == backend && t.own == own)?;
+            Some((l.stream, l.id.clone(), task.public.clone()))
+        };
+        all.iter().filter_map(of).collect()
+    }
+
+    /// How many tasks are wanted, over all streams.
+    pub fn tasks(&self) -> usize {
+        lock(&self.0).iter().map(|l| l.wanted.tasks.len()).sum()
+    }
 }
 
 #[cfg(test)]
@@ -103,7 +124,10 @@ mod tests {
         assert_eq!(listeners.of(&Topic::Tools).len(), 1);
         assert_eq!(listeners.of(&Topic::Updated("a".into()))[0].0, 2);
         assert!(!listeners.want(&Topic::Updated("b".into())) && !listeners.want(&Topic::Prompts));
-        for stream in 3.. {
+        let task = |own: &str| Watched { public: "p".into(), backend: 1, own: own.into() };
+        assert!(listeners.add(one(3, Wanted { tasks: vec![task("a"), task("b")], ..Wanted::default() })));
+        assert_eq!((listeners.of_task(1, "b").len(), listeners.of_task(0, "b").len(), listeners.tasks()), (1, 0, 2));
+        for stream in 4.. {
             if !listeners.add(one(stream, Wanted::default())) {
                 assert_eq!(stream as usize, LISTENS + 1);
                 break;

@@ -6,17 +6,21 @@
 
 mod asked;
 mod calls;
+mod carriers;
 mod key;
 mod listeners;
 mod registry;
 pub mod streams;
+mod tasks;
 mod virtual_host;
 
-pub use asked::{Asked, Question};
+pub use asked::{About, Asked, Question};
 pub use calls::{Begin, CallControl, Cancel};
+pub use carriers::Carriers;
 pub use key::{Principal, SessionId, SessionKey};
-pub use listeners::{LISTENS, Listener, Listeners, Topic, Wanted};
+pub use listeners::{LISTENS, Listener, Listeners, Topic, Wanted, Watched};
 pub use registry::{Found, Full, Place, Registry, RegistryLimits};
+pub use tasks::{RunBy, Tasks};
 pub use virtual_host::{LastNames, VirtualHost};
 
 use crate::admission::Ledger;
@@ -51,12 +55,14 @@ pub struct Client {
     pub declares: Declares,
 }
 
-/// The requests that the client is prepared to answer.
+/// The requests that the client is prepared to answer, and tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Declares {
     pub sampling: bool,
     pub elicitation: bool,
     pub roots: bool,
+    /// What its era calls tasks: that it can follow those of servers (2026-07-28), or runs some for them (2025-11-25).
+    pub tasks: bool,
 }
 
 /// Bounds of one session.
@@ -92,6 +98,8 @@ pub struct Session {
     /// What the client is owed, over all its streams.
     pub ledger: Arc<Ledger>,
     pub asked: Asked,
+    /// Only of a client of 2025-11-25.
+    pub known_tasks: Tasks,
     calls: calls::Calls,
     upstreams: OnceLock<Vec<Arc<Upstream>>>,
     /// What each backend said when its part was last told to the client: index as in `host.backends`.
@@ -104,6 +112,8 @@ pub struct Session {
     pub annotated: Annotated,
     /// Only of such a client.
     pub listeners: Listeners,
+    /// Of such a client: what is under way.
+    pub carriers: Carriers,
     /// Of such a client: what each backend was asked for at least, as rank of its log level.
     levels: Mutex<Vec<u8>>,
     /// The connection that it stood for has ended: it ends with its last call.
@@ -166,12 +176,14 @@ impl Session {
             streams: Arc::new(Streams::new(limits.replay, ledger.clone())),
             ledger,
             asked: Asked::new(limits.server_requests, limits.answer_timeout),
+            known_tasks: Tasks::default(),
             calls: calls::Calls::new(limits.in_flight),
             upstreams: OnceLock::new(),
             subscriptions: Mutex::default(),
             level: Mutex::default(),
             annotated: Annotated::default(),
             listeners: Listeners::default(),
+            carriers: Carriers::default(),
             orphaned: AtomicBool::new(false),
             scratch: Scratch::new(),
             warm: Warm::new(),
@@ -385,11 +397,13 @@ impl Session {
     /// Runs `future` until it is done or the session ends. The session owns the task.
     pub fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         let ended = self.ended.clone();
+        // Boxed: else it has its place twice in the task.
+        let mut future = Box::pin(future);
         self.tasks.spawn(async move {
             tokio::select! {
                 biased;
                 () = ended.cancelled() => {}
-                () = future => {}
+                () = &mut future => {}
             }
         });
     }
@@ -428,9 +442,13 @@ impl Session {
         self.orphaned.store(true, Ordering::Release);
     }
 
+    pub fn is_orphan(&self) -> bool {
+        self.orphaned.load(Ordering::Acquire)
+    }
+
     /// Whether nobody can have any more of it.
     pub fn is_done(&self) -> bool {
-        self.orphaned.load(Ordering::Acquire) && self.calls.is_empty() && self.streams.attached() == 0
+        self.is_orphan() && self.calls.is_empty() && self.streams.attached() == 0
     }
 
     pub fn created(&self) -> Instant {

@@ -46,6 +46,8 @@ async def main(url: str, prefix: str = "", mode: str = "auto") -> None:
         await client.call_tool(prefix + "test_tool_with_progress", {}, progress_callback=on_progress)
         elicited = await client.call_tool(prefix + "test_elicitation", {"message": "Who are you?"})
         twice = await client.call_tool(prefix + "test_input_required_result_multi_round", {})
+        if mode == "legacy":
+            await client.set_logging_level("debug")
         await client.call_tool(prefix + "test_tool_with_logging", {})
         await asyncio.sleep(0.3)
         reference = types.PromptReference(name=prefix + "test_prompt_with_arguments")

@@ -50,7 +50,7 @@ pub async fn run(inner: Arc<Inner>) {
             continue;
         }
         let attempt = async {
-            let response = match http.get(&inner, cursor.last_id.as_deref()).await {
+            let response = match Box::pin(http.get(&inner, cursor.last_id.as_deref())).await {
                 Ok(response) => response,
                 Err(error) => {
                     tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, ?error, "no GET stream");
@@ -69,7 +69,11 @@ pub async fn run(inner: Arc<Inner>) {
                 }
                 // In a session that had a stream, 404 means that the session is gone; in another that there is nothing here.
                 StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST if opened_in == link.epoch => {
-                    return if matches!(http.head(&inner, 0, response).await, Head::SessionLost) { End::SessionLost } else { End::NotHere };
+                    return if matches!(Box::pin(http.head(&inner, 0, response)).await, Head::SessionLost) {
+                        End::SessionLost
+                    } else {
+                        End::NotHere
+                    };
                 }
                 status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
                     return End::Failed(retry_after(response.headers()));
@@ -85,7 +89,7 @@ pub async fn run(inner: Arc<Inner>) {
                 }
                 while let Ok(Some(raw)) = messages.next(&mut cursor).await {
                     cursor.moved = true;
-                    if take(&inner, None, raw, &Sink::Inbox).await.is_err() {
+                    if Box::pin(take(&inner, None, raw, &Sink::Inbox)).await.is_err() {
                         break;
                     }
                 }

@@ -4,7 +4,7 @@ use crate::backend::error::BackendError;
 use crate::backend::inner::Inner;
 use crate::protocol::json::{self, Object};
 use crate::protocol::members::splice_object;
-use crate::protocol::{Edits, Response, codes, method};
+use crate::protocol::{Edits, Response, codes, meta, method};
 use bytes::Bytes;
 
 /// Members of results that no older revision has (2026-07-28 schema, `Result` and `CacheableResult`).
@@ -43,7 +43,7 @@ pub fn judge(inner: &Inner, mut response: Response, of: &str) -> Result<Verdict,
         return Err(inner.broke("its result is not an object"));
     };
     if inner.hello.modern {
-        return of_one_era(inner, &response, &object).map(|()| Verdict::Final(response)).map_err(|why| inner.broke(why));
+        return of_one_era(inner, &response, &object, of).map(|()| Verdict::Final(response)).map_err(|why| inner.broke(why));
     }
     if !response.ok {
         return match response.error_code() {
@@ -133,8 +133,8 @@ fn required(result: &Object<'_>, of: &str) -> Result<Required, String> {
 }
 
 /// For a client of the same era an answer stays as it is. What is wrong with it between the gateway and the server is no business of
-/// the client's, nor are questions that it did not say it can answer.
-fn of_one_era(inner: &Inner, response: &Response, object: &Object<'_>) -> Result<(), String> {
+/// the client's, nor are questions that it did not say it can answer, or tasks that it did not say it can follow.
+fn of_one_era(inner: &Inner, response: &Response, object: &Object<'_>, of: &str) -> Result<(), String> {
     if !response.ok {
         return match response.error_code() {
             Some(codes::HEADER_MISMATCH | codes::UNSUPPORTED_VERSION) => Err(format!("it answered with {}", error_text(object))),
@@ -142,10 +142,21 @@ fn of_one_era(inner: &Inner, response: &Response, object: &Object<'_>) -> Result
         };
     }
     let kind = object.get("resultType").map_err(|e| format!("its result: {e}"))?.map(json::string);
-    if kind.flatten().is_none_or(|kind| kind != "input_required") {
+    let kind = kind.flatten().unwrap_or_default();
+    let declared = || Object::parse(&inner.hello.capabilities).ok();
+    if kind == "task" {
+        let extensions = declared().and_then(|d| Object::of(d.only("extensions")?));
+        return match extensions.is_some_and(|e| e.only(meta::TASKS).is_some_and(json::is_object)) {
+            true if of == method::TOOLS_CALL => Ok(()),
+            true => Err(format!("it answered {of} with a task, which only calls of tools may be")),
+            false => Err(format!("it answered with a task, though the client did not declare `{}`", meta::TASKS)),
+        };
+    }
+    // A task asks its questions in the answers that say how it is.
+    if kind != "input_required" && of != method::TASKS_GET {
         return Ok(());
     }
-    let declared = Object::parse(&inner.hello.capabilities).ok();
+    let declared = declared();
     let able = |name: &str| declared.as_ref().is_some_and(|d| d.only(name).is_some_and(json::is_object));
     for (_, question) in object.only("inputRequests").and_then(Object::of).iter().flat_map(Object::members) {
         let of = Object::of(question).and_then(|q| q.only("method").and_then(json::string)).unwrap_or_default();

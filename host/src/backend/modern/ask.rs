@@ -5,7 +5,7 @@ use crate::admission::Room;
 use crate::backend::{Hello, Outbound};
 use crate::protocol::json::{self, Object};
 use crate::protocol::members::splice;
-use crate::protocol::{Edits, RequestId, Version, Wire, meta};
+use crate::protocol::{Edits, RequestId, Version, Wire, meta, method};
 use bytes::Bytes;
 use http::HeaderMap;
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub struct Retry {
 impl Meta {
     pub fn new(hello: &Hello) -> Meta {
         // What a client of this era can do it can do with a server of this era.
-        let capabilities = if hello.modern { hello.capabilities.clone() } else { capabilities(&hello.capabilities) };
+        let capabilities = if hello.modern { hello.capabilities.clone() } else { without_tasks(&hello.capabilities) };
         let members = format!(
             "\"{}\":\"{}\",\"{}\":{},\"{}\":{}",
             meta::PROTOCOL_VERSION,
@@ -61,7 +61,7 @@ impl Meta {
 }
 
 /// What the client declared, without the tasks of either era: a task of one cannot be followed in the other.
-fn capabilities(declared: &Bytes) -> Bytes {
+pub fn without_tasks(declared: &Bytes) -> Bytes {
     let mut edits = Edits::new();
     let extensions =
         Object::parse(declared).ok().and_then(|c| Some(json::place(declared, c.only("extensions").filter(|e| json::is_object(e))?)));
@@ -158,8 +158,15 @@ impl Retry {
     }
 }
 
-/// Takes what only this era has out of the `_meta` of a request that goes to an older server.
+/// Takes what only this era has out of the `_meta` of a request that goes to an older server, and out of a call what would make it a task
+/// there, which no client of this era could follow.
 pub fn without_meta(request: &crate::protocol::Request, edits: &mut Edits) {
+    if &*request.method == method::TOOLS_CALL
+        && let Some(params) = request.params_at.clone()
+    {
+        // Read as an object when the message came.
+        let _ = splice(&request.raw, params, |name| name == "task", "", edits);
+    }
     let Ok(Some(at)) = request.param(&["_meta"]).map(|m| m.map(|m| json::place(&request.raw, m))) else { return };
     // Not an object: it was refused before.
     let _ = splice(&request.raw, at, |name| OURS.contains(&name), "", edits);

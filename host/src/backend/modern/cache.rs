@@ -5,7 +5,7 @@
 
 use crate::backend::inner::{Inner, lock};
 use crate::protocol::json::{self, Object};
-use crate::protocol::{Incoming, Request, Response, method};
+use crate::protocol::{Edits, Incoming, Request, Response, method};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -87,7 +87,9 @@ impl Lookup {
 
     /// An answer that is kept for this session, or for all.
     pub fn find(&self, inner: &Inner) -> Option<Response> {
-        inner.modern().lists.get(&self.key).or_else(|| inner.backend.known.lists().get(&self.key))
+        let (response, left) = inner.modern().lists.find(&self.key).or_else(|| inner.backend.known.lists().find(&self.key))?;
+        // A client that keeps it, too, must not keep it longer than its server allowed. Older ones are told nothing of it.
+        if inner.hello.modern { aged(&response, left) } else { Some(response) }
     }
 
     /// Keeps the answer where it says that it may be.
@@ -103,6 +105,18 @@ impl Lookup {
 fn listed(of: &str) -> Option<&'static str> {
     let lists = [method::TOOLS_LIST, method::PROMPTS_LIST, method::RESOURCES_LIST, method::RESOURCES_TEMPLATES_LIST];
     lists.into_iter().find(|list| *list == of)
+}
+
+/// The answer, saying how long it may still be kept.
+fn aged(answer: &Response, left: Duration) -> Option<Response> {
+    let body = answer.body();
+    let at = json::place(&body, Object::parse(&body).ok()?.only("ttlMs")?);
+    let mut edits = Edits::new();
+    edits.replace(at.start + answer.body_at.start..at.end + answer.body_at.start, left.as_millis().to_string());
+    match Incoming::parse(edits.apply(&answer.raw).into_bytes()) {
+        Ok(Incoming::Response(response)) => Some(response),
+        _ => None,
+    }
 }
 
 /// How long an answer may be kept, and for whom. None: not at all.
@@ -128,18 +142,20 @@ impl Cache {
         Cache { entries, bytes, state: Mutex::new(State { kept: HashMap::new(), bytes: 0, changes: 0 }) }
     }
 
-    /// An answer to another request of the same, under that one's id.
-    pub fn get(&self, key: &Key) -> Option<Response> {
-        let raw = {
+    /// An answer to another request of the same, under that one's id, and how long it may still be kept.
+    pub fn find(&self, key: &Key) -> Option<(Response, Duration)> {
+        let (raw, left) = {
             let mut state = lock(&self.state);
-            if state.kept.get(key)?.until <= Instant::now() {
+            let kept = state.kept.get(key)?;
+            let left = kept.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 state.forget(key);
                 return None;
             }
-            state.kept.get(key)?.raw.clone()
+            (kept.raw.clone(), left)
         };
         match Incoming::parse(raw) {
-            Ok(Incoming::Response(response)) => Some(response),
+            Ok(Incoming::Response(response)) => Some((response, left)),
             _ => None,
         }
     }
@@ -244,24 +260,27 @@ mod tests {
     #[test]
     fn answers_go_with_their_time_with_a_change_and_where_there_are_too_many() {
         let cache = Cache::new(2, 1000);
-        let page = answer(r#"{"tools":[]}"#);
+        let page = answer(r#"{"tools":[],"ttlMs":60000,"cacheScope":"private"}"#);
         let keep = |name: &str, seconds| cache.keep(key(name), &page, Duration::from_secs(seconds), cache.changes());
         keep("a", 10);
-        assert_eq!(cache.get(&key("a")).unwrap().raw, page.raw);
+        let (kept, left) = cache.find(&key("a")).unwrap();
+        assert_eq!(kept.raw, page.raw);
+        let older = aged(&kept, left).unwrap();
+        assert!(permission(&older).unwrap().1 <= left, "it says how long it may still be kept");
         keep("a", 0);
-        assert!(cache.get(&key("a")).is_none());
+        assert!(cache.find(&key("a")).is_none());
         for (name, seconds) in [("a", 500), ("b", 900), ("c", 700)] {
             keep(name, seconds);
         }
-        assert!(cache.get(&key("a")).is_none() && cache.get(&key("b")).is_some() && cache.get(&key("c")).is_some());
+        assert!(cache.find(&key("a")).is_none() && cache.find(&key("b")).is_some() && cache.find(&key("c")).is_some());
         let before = cache.changes();
         cache.changed("notifications/prompts/list_changed");
-        assert!(cache.get(&key("b")).is_some());
+        assert!(cache.find(&key("b")).is_some());
         cache.changed("notifications/tools/list_changed");
-        assert!(cache.get(&key("b")).is_none() && lock(&cache.state).bytes == 0);
+        assert!(cache.find(&key("b")).is_none() && lock(&cache.state).bytes == 0);
         cache.keep(key("b"), &page, LONGEST, before);
-        assert!(cache.get(&key("b")).is_none(), "an answer from before the change was kept");
+        assert!(cache.find(&key("b")).is_none(), "an answer from before the change was kept");
         cache.keep(key("b"), &answer(&format!(r#"{{"x":"{}"}}"#, "x".repeat(1000))), LONGEST, cache.changes());
-        assert!(cache.get(&key("b")).is_none(), "it is larger than all there is");
+        assert!(cache.find(&key("b")).is_none(), "it is larger than all there is");
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 /// Dropping it ends the request: over HTTP that is its cancellation, on a pipe it is only forgotten.
 pub enum Flight {
     Pipe(Registered),
-    Http(Exchange),
+    Http(Box<Exchange>),
     /// All that there is to come. None once it was taken.
     Answered(Option<Response>),
 }

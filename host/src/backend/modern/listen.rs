@@ -1,12 +1,12 @@
 //! The one `subscriptions/listen` of an upstream (2026-07-28 patterns/subscriptions): for the lists that the server says may change and
-//! for the resources that the session has subscribed to.
+//! for the resources and tasks that the session has subscribed to.
 //!
 //! Opened with the connection, opened anew when the subscriptions change (the old one is let go when the new one is acknowledged, so that
 //! nothing is missed) and, with growing pauses, when the server ends it. What it brings leaves as the notifications of older revisions.
 
 use super::flight::{self, Stopped};
 use super::post::Posting;
-use super::pushed::{LISTS, filter, flag, honoured, untagged};
+use super::pushed::{Honoured, LISTS, filter, flag, honoured, untagged};
 use crate::backend::backoff::Backoff;
 use crate::backend::inner::{Inner, lock};
 use crate::backend::link::{Link, Wiring};
@@ -17,7 +17,6 @@ use crate::protocol::{Incoming, Wire, codes, method};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use http::HeaderMap;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -46,8 +45,8 @@ pub struct Wishes {
 #[derive(Clone, Debug)]
 struct Settled {
     version: u64,
-    /// The resources that the server tells of; none where it did not say.
-    result: Result<Option<BTreeSet<String>>, Arc<str>>,
+    /// What the server tells of; none where it did not say.
+    result: Result<Option<Honoured>, Arc<str>>,
 }
 
 /// One request that is open.
@@ -85,7 +84,7 @@ impl Wishes {
         now
     }
 
-    fn settle(&self, version: u64, result: Result<Option<BTreeSet<String>>, Arc<str>>) {
+    fn settle(&self, version: u64, result: Result<Option<Honoured>, Arc<str>>) {
         self.settled.send_if_modified(|settled| {
             let news = settled.version < version;
             if news {
@@ -98,6 +97,17 @@ impl Wishes {
 
 /// Subscribes to a resource, and waits until the server tells of it. The error says why it does not.
 pub async fn subscribe(inner: &Inner, link: &Link, uri: &str, memo: Memo) -> Result<(), String> {
+    let told = wish(inner, link, memo, |honoured| honoured.uris.contains(uri)).await;
+    told.inspect_err(|_| unwish(inner, Memo::Unsubscribe(uri.to_owned())))
+}
+
+/// The same for a task.
+pub async fn watch(inner: &Inner, link: &Link, id: &str) -> Result<(), String> {
+    let told = wish(inner, link, Memo::Watch(id.to_owned()), |honoured| honoured.tasks.contains(id)).await;
+    told.inspect_err(|_| unwish(inner, Memo::Unwatch(id.to_owned())))
+}
+
+async fn wish(inner: &Inner, link: &Link, memo: Memo, is_told: impl Fn(&Honoured) -> bool) -> Result<(), String> {
     let wishes = &inner.modern().wishes;
     lock(&inner.restore).keep(memo);
     let version = wishes.changed();
@@ -110,16 +120,15 @@ pub async fn subscribe(inner: &Inner, link: &Link, uri: &str, memo: Memo) -> Res
         () = tokio::time::sleep(ACKNOWLEDGE) => Err("it did not acknowledge in time".into()),
         why = link.ended() => Err(why),
     };
-    let why = match result {
-        Ok(honoured) if honoured.as_ref().is_none_or(|uris| uris.contains(uri)) => return Ok(()),
-        Ok(_) => "it does not tell of this resource".into(),
-        Err(why) => why,
-    };
-    unsubscribe(inner, Memo::Unsubscribe(uri.to_owned()));
-    Err(why.to_string())
+    match result {
+        Ok(honoured) if honoured.as_ref().is_none_or(is_told) => Ok(()),
+        Ok(_) => Err("it does not tell of this".into()),
+        Err(why) => Err(why.to_string()),
+    }
 }
 
-pub fn unsubscribe(inner: &Inner, memo: Memo) {
+/// Takes back a wish.
+pub fn unwish(inner: &Inner, memo: Memo) {
     lock(&inner.restore).keep(memo);
     inner.modern().wishes.changed();
 }
@@ -218,7 +227,10 @@ impl<'a> Keeper<'a> {
     /// What is to be done for a wish, while nothing is pending.
     fn next(&mut self, wish: u64) -> Next {
         let wishes = &self.inner.modern().wishes;
-        let filter = filter(&self.link.hello.capabilities, lock(&self.inner.restore).uris());
+        let filter = {
+            let restore = lock(&self.inner.restore);
+            filter(&self.link.hello.capabilities, restore.uris(), restore.tasks())
+        };
         if self.current.as_ref().map_or(filter.is_empty(), |c| c.filter == filter) {
             wishes.settle(wish, Ok(None));
         } else if filter.is_empty() {
@@ -243,7 +255,7 @@ impl<'a> Keeper<'a> {
         self.pending = Some((open, wish));
     }
 
-    fn acknowledged(&mut self, id: u64, honoured: Option<BTreeSet<String>>) {
+    fn acknowledged(&mut self, id: u64, honoured: Option<Honoured>) {
         let Some((open, wish)) = self.pending.take_if(|(open, _)| open.id == id) else { return };
         self.replace(open);
         self.refused = None;
@@ -321,7 +333,7 @@ fn request(inner: &Inner, id: u64, filter: &str) -> Wire {
     ))
 }
 
-type Acks = mpsc::Sender<(u64, Option<BTreeSet<String>>)>;
+type Acks = mpsc::Sender<(u64, Option<Honoured>)>;
 
 /// One request and all that it brings.
 async fn stream(inner: &Arc<Inner>, link: &Arc<Link>, id: u64, message: Wire, stop: CancellationToken, acks: Acks) -> (u64, End) {

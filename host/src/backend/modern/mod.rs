@@ -26,7 +26,7 @@ use super::restore::Memo;
 use super::{Hello, Outbound};
 use crate::protocol::{Incoming, RequestId, Response, codes, method};
 use ask::Ask;
-pub use ask::{Meta, without_meta};
+pub use ask::{Meta, without_meta, without_tasks};
 use bytes::Bytes;
 use cache::Cache;
 use flight::Stopped;
@@ -104,10 +104,13 @@ async fn here(inner: &Arc<Inner>, link: &Link, id: u64, of: &str, memo: Option<M
             let subscribed = listen::subscribe(inner, link, &uri.clone(), Memo::Subscribe(uri, params)).await;
             subscribed.map_err(|why| inner.unavailable(format!("it was not possible to subscribe: {why}"), None))?;
         }
-        Some(memo @ Memo::Unsubscribe(_)) => listen::unsubscribe(inner, memo),
+        Some(memo @ Memo::Unsubscribe(_)) => listen::unwish(inner, memo),
         Some(memo @ Memo::Level(_)) => lock(&inner.restore).keep(memo),
         None if of == method::PING => {}
-        None => return Err(inner.unavailable(format!("`params` of {of} are too long or not what they should be"), None)),
+        // Tasks are not watched by requests.
+        Some(Memo::Watch(_) | Memo::Unwatch(_)) | None => {
+            return Err(inner.unavailable(format!("`params` of {of} are too long or not what they should be"), None));
+        }
     }
     empty(inner, id)
 }

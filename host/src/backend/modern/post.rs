@@ -29,7 +29,7 @@ pub struct Posting<'a> {
 
 /// What came of it.
 pub enum Posted {
-    Open(Exchange),
+    Open(Box<Exchange>),
     /// A JSON-RPC error with a status of its own.
     Answer(Response),
     /// Refused as only a server would that does not speak this revision (any more). It has not run the request.
@@ -66,7 +66,7 @@ pub async fn open(inner: &Arc<Inner>, http: &HttpLink, posting: Posting<'_>) -> 
     Ok(match http.head(inner, id, response).await {
         Head::Open(response) => {
             let messages = Messages::open(response, inner.backend.limits.message, room.clone()).await.map_err(|e| inner.unread(e))?;
-            Posted::Open(Exchange { id, messages, cursor: Cursor::default(), room })
+            Posted::Open(Box::new(Exchange { id, messages, cursor: Cursor::default(), room }))
         }
         Head::Answer(answer) if contradicts(status, &answer, &request.method) => Posted::Doubtful(Ok(answer)),
         Head::Answer(answer) => Posted::Answer(answer),

@@ -12,14 +12,28 @@ pub const LISTS: [(&str, &str, &str); 3] = [
     ("resources", "resourcesListChanged", method::RESOURCES_CHANGED),
 ];
 
+const URIS: &str = "resourceSubscriptions";
+/// Of the extension `io.modelcontextprotocol/tasks`.
+const TASKS: &str = "taskIds";
+
+/// What an acknowledgement names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Honoured {
+    pub uris: BTreeSet<String>,
+    pub tasks: BTreeSet<String>,
+}
+
 /// JSON text of `params.notifications`; empty where nothing is wanted.
-pub fn filter<'a>(capabilities: &[u8], uris: impl Iterator<Item = &'a str>) -> String {
+pub fn filter<'a>(capabilities: &[u8], uris: impl Iterator<Item = &'a str>, tasks: impl Iterator<Item = &'a str>) -> String {
     let lists = LISTS.iter().filter(|(capability, ..)| flag(capabilities, capability, "listChanged"));
     let mut members: Vec<String> = lists.map(|(_, member, _)| format!("\"{member}\":true")).collect();
-    let uris: Vec<String> = uris.map(json::quote).collect();
-    if !uris.is_empty() {
-        members.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
-    }
+    let mut add = |name: &str, texts: Vec<String>| {
+        if !texts.is_empty() {
+            members.push(format!("\"{name}\":[{}]", texts.join(",")));
+        }
+    };
+    add(URIS, uris.map(json::quote).collect());
+    add(TASKS, tasks.map(json::quote).collect());
     if members.is_empty() { String::new() } else { format!("{{{}}}", members.join(",")) }
 }
 
@@ -29,11 +43,14 @@ pub fn flag(capabilities: &[u8], name: &str, flag: &str) -> bool {
     member.and_then(|m| m.only(flag)).is_some_and(|v| v.get() == "true")
 }
 
-/// The resources that an acknowledgement names.
-pub fn honoured(note: &Notification) -> Option<BTreeSet<String>> {
+/// What an acknowledgement names.
+pub fn honoured(note: &Notification) -> Option<Honoured> {
     let filter = Object::of(note.param(&["notifications"]).ok()??)?;
-    let uris = filter.only("resourceSubscriptions").and_then(json::array).unwrap_or_default();
-    Some(uris.into_iter().filter_map(json::string).map(|uri| uri.into_owned()).collect())
+    let texts = |name: &str| {
+        let list = filter.only(name).and_then(json::array).unwrap_or_default();
+        list.into_iter().filter_map(json::string).map(|text| text.into_owned()).collect()
+    };
+    Some(Honoured { uris: texts(URIS), tasks: texts(TASKS) })
 }
 
 /// The stream that a notification says that it belongs to, or that it ends: its id.
@@ -72,8 +89,15 @@ mod tests {
     #[test]
     fn only_what_the_server_can_tell_of_is_asked_for() {
         let capabilities = br#"{"tools":{"listChanged":true},"prompts":{},"resources":{"listChanged":false,"subscribe":true}}"#;
-        assert_eq!(filter(capabilities, ["a \"", "b"].into_iter()), r#"{"toolsListChanged":true,"resourceSubscriptions":["a \"","b"]}"#);
-        assert_eq!(filter(b"{}", std::iter::empty()), "");
+        let none = std::iter::empty;
+        assert_eq!(
+            filter(capabilities, ["a \"", "b"].into_iter(), none()),
+            r#"{"toolsListChanged":true,"resourceSubscriptions":["a \"","b"]}"#
+        );
+        assert_eq!(filter(b"{}", none(), ["t"].into_iter()), r#"{"taskIds":["t"]}"#);
+        assert_eq!(filter(b"{}", none(), none()), "");
+        let text = r#"{"jsonrpc":"2.0","method":"n","params":{"notifications":{"resourceSubscriptions":["a"],"taskIds":["\u0074",7]}}}"#;
+        assert_eq!(honoured(&note(text)), Some(Honoured { uris: ["a".to_owned()].into(), tasks: ["t".to_owned()].into() }));
     }
 
     #[test]

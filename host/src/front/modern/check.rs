@@ -21,8 +21,6 @@ pub struct Envelope {
     /// JSON text of `clientInfo`, an object.
     pub info: Bytes,
     pub declares: Declares,
-    /// Whether a call may be answered with a task (the extension `io.modelcontextprotocol/tasks`).
-    pub tasks: bool,
     /// JSON text of `logLevel`; without it the client wants no log messages.
     pub level: Option<Bytes>,
 }
@@ -37,6 +35,11 @@ pub struct Fault {
 /// The levels of RFC 5424, as JSON text.
 const LEVELS: [&str; 8] = ["\"debug\"", "\"info\"", "\"notice\"", "\"warning\"", "\"error\"", "\"critical\"", "\"alert\"", "\"emergency\""];
 
+/// Bytes that a client may say of itself.
+const WORDS: usize = 64 * 1024;
+/// Capabilities that are objects wherever they are declared.
+const CAPABILITIES: [&str; 5] = ["elicitation", "experimental", "extensions", "roots", "sampling"];
+
 const UNKNOWN_CLIENT: &[u8] = br#"{"name":"unknown","version":"0"}"#;
 
 /// Checks all that can be checked without knowing the tools, in this order: the revision in `_meta`, the same in the header, that it is
@@ -50,6 +53,7 @@ pub fn envelope(headers: &HeaderMap, request: &Request) -> Result<Envelope, Faul
     check_version(headers, &meta)?;
     let capabilities = meta.object(meta::CLIENT_CAPABILITIES)?.ok_or_else(|| missing(meta::CLIENT_CAPABILITIES))?;
     let info = meta.object(meta::CLIENT_INFO)?;
+    check_words(capabilities, info)?;
     let level = meta.level()?;
     mirror::check(request, None, headers)?;
 
@@ -61,13 +65,33 @@ pub fn envelope(headers: &HeaderMap, request: &Request) -> Result<Envelope, Faul
             sampling: declared("sampling").is_some(),
             elicitation: declared("elicitation").is_some(),
             roots: declared("roots").is_some(),
+            tasks: extensions.and_then(|all| all.only(meta::TASKS)).is_some_and(json::is_object),
         },
-        tasks: extensions.and_then(|all| all.only(meta::TASKS)).is_some_and(json::is_object),
         // Kept by themselves: the rest of the message can go.
         capabilities: Bytes::copy_from_slice(capabilities.get().as_bytes()),
         info: info.map_or(Bytes::from_static(UNKNOWN_CLIENT), |info| Bytes::copy_from_slice(info.get().as_bytes())),
         level,
     })
+}
+
+/// What a client says of itself is kept and passed on to servers: as long as its requests are apart, and in the form that these expect
+/// (2026-07-28 schema, `ClientCapabilities`).
+fn check_words(capabilities: &RawValue, info: Option<&RawValue>) -> Result<(), Fault> {
+    let bytes = capabilities.get().len() + info.map_or(0, |info| info.get().len());
+    if bytes > WORDS {
+        return Err(invalid(format!(
+            "`{}` and `{}` have {bytes} bytes, and may have {WORDS}",
+            meta::CLIENT_CAPABILITIES,
+            meta::CLIENT_INFO
+        )));
+    }
+    let members = Object::of(capabilities);
+    for (name, value) in members.iter().flat_map(Object::members) {
+        if CAPABILITIES.contains(&name) && !json::is_object(value) && !json::is_null(value) {
+            return Err(invalid(format!("`{name}` in `{}` must be an object", meta::CLIENT_CAPABILITIES)));
+        }
+    }
+    Ok(())
 }
 
 /// `params._meta` of a request.

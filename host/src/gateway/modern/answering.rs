@@ -10,7 +10,7 @@ use super::state::Inside;
 use crate::admission::Permit;
 use crate::protocol::members::splice;
 use crate::protocol::{Edits, Incoming, Request, RequestId, RpcError, Wire, codes, method};
-use crate::session::streams::{Frame, Reader};
+use crate::session::streams::{Frame, Reader, StreamId};
 use crate::session::{Cancel, Session};
 use bytes::Bytes;
 use http::StatusCode;
@@ -105,6 +105,11 @@ impl Answering {
             open: Vec::new(),
             end: None,
         }
+    }
+
+    /// The stream of the call.
+    pub(super) fn stream(&self) -> Option<StreamId> {
+        self.reader.as_ref().map(Reader::stream)
     }
 
     pub(super) fn session(&self) -> &Arc<Session> {
@@ -215,8 +220,7 @@ impl Answering {
             return None;
         }
         let limits = self.gateway.settings.parked;
-        let principal = &self.session.key().principal;
-        let sealed = match self.gateway.parked.has_room(&limits, principal) {
+        let sealed = match self.gateway.has_room_to_park(&self.session).await {
             false => Err("too many calls wait for their clients (modern.parked, modern.parked_per_principal)".to_owned()),
             true => self.seal(),
         };
@@ -243,6 +247,9 @@ impl Answering {
         }
         message.push(format!("}},\"requestState\":\"{state}\"}}}}"));
         let permit = self.session.ledger.owe(message.len());
+        if let Some(stream) = self.stream() {
+            self.session.carriers.waits(stream, true);
+        }
         let waits = Answering {
             gateway: self.gateway.clone(),
             session: self.session.clone(),
@@ -255,7 +262,8 @@ impl Answering {
             open: Vec::new(),
             end: None,
         };
-        self.gateway.parked.put(key, waits, questions, Instant::now() + limits.time);
+        let counted = self.gateway.metrics.parked_calls.enter();
+        self.gateway.parked.put(key, waits, questions, Instant::now() + limits.time, counted);
         Some(Part::Answer { message, permit: Some(permit), status: StatusCode::OK })
     }
 

@@ -27,6 +27,8 @@ struct Key {
     words: Words,
 }
 
+type OwnKey = (Arc<str>, Words);
+
 /// A place for one chamber; it is opened when it is first asked for, and again after it was closed.
 #[derive(Default)]
 struct Slot {
@@ -44,7 +46,8 @@ pub struct Chambers {
 /// The chambers of one connection. Dropping it ends them, as soon as they have nothing left to do.
 #[derive(Default)]
 pub struct OwnChambers {
-    slots: Mutex<HashMap<(Arc<str>, Words), Arc<Slot>>>,
+    /// By virtual host and words.
+    slots: Mutex<HashMap<OwnKey, Arc<Slot>>>,
     ledgers: Mutex<HashMap<Arc<str>, Arc<Ledger>>>,
     gateway: OnceLock<Weak<Gateway>>,
 }

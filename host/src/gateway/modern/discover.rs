@@ -21,6 +21,9 @@ impl Gateway {
             "capabilities": capabilities::merged(&hellos),
             "_meta": { meta::SERVER_INFO: capabilities::of_itself() },
         });
+        if let Some(extensions) = capabilities::extensions(&hellos) {
+            result["capabilities"]["extensions"] = extensions;
+        }
         if let Some(text) = capabilities::instructions(&session.host, &hellos) {
             result["instructions"] = text.into();
         }

@@ -7,7 +7,7 @@ use super::super::Gateway;
 use super::super::capabilities::has;
 use super::super::logging::LEVELS;
 use crate::backend::{CallEvent, Outbound, State};
-use crate::protocol::{Notification, method};
+use crate::protocol::{Notification, Request, method};
 use crate::session::Session;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Gateway {
             return;
         }
         let params = format!("{{\"level\":{}}}", String::from_utf8_lossy(&level.raw));
-        let request = Self::own_request(method::SET_LEVEL, &params);
+        let request = Request::own(method::SET_LEVEL, &params);
         session.set_level(request.clone());
         let limit = session.host.backends[backend].timeouts.list;
         if let Ok(mut call) = upstream.call(Outbound::own(request), limit).await {

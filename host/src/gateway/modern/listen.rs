@@ -39,10 +39,18 @@ impl Gateway {
             }
         }
         wanted.uris = uris;
+        wanted.tasks = match self.watch_tasks(session, &request).await {
+            Ok(tasks) => tasks,
+            Err(error) => {
+                self.release(session, wanted.uris);
+                return Err(refuse(error));
+            }
+        };
         let reader = session.streams.open();
         let (stream, id) = (reader.stream(), request.id.raw().clone());
         if !session.listeners.add(Listener { stream, id: id.clone(), wanted: wanted.clone() }) {
             self.release(session, wanted.uris);
+            self.unwatch_tasks(session, wanted.tasks);
             return Err(Refusal::overloaded(
                 StatusCode::TOO_MANY_REQUESTS,
                 format!("{LISTENS} streams of subscriptions/listen are open, which is the limit for one client; close one"),
@@ -55,6 +63,7 @@ impl Gateway {
             if let Some(listener) = session.listeners.remove(stream) {
                 session.touch();
                 gateway.release(&session, listener.wanted.uris);
+                gateway.unwatch_tasks(&session, listener.wanted.tasks);
             }
         };
         Ok(Answering::listening(self, session, request, reader, at_end))
@@ -97,7 +106,7 @@ impl Gateway {
     /// A request about one resource that the gateway makes itself.
     async fn quietly(self: &Arc<Self>, session: &Arc<Session>, backend: usize, of: &str, uri: &str) -> Result<(), String> {
         let upstream = session.upstreams().get(backend).ok_or("there is no such backend")?;
-        let request = Self::own_request(of, &format!("{{\"uri\":{}}}", json::quote(uri)));
+        let request = Request::own(of, &format!("{{\"uri\":{}}}", json::quote(uri)));
         let limit = session.host.backends[backend].timeouts.list;
         let mut call = upstream.call(Outbound::own(request), limit).await.map_err(|e| e.to_string())?;
         loop {
@@ -178,13 +187,16 @@ fn acknowledged(wanted: &Wanted, id: &Bytes) -> Wire {
     if !wanted.uris.is_empty() {
         honoured.insert("resourceSubscriptions".into(), wanted.uris.clone().into());
     }
+    if !wanted.tasks.is_empty() {
+        honoured.insert("taskIds".into(), wanted.tasks.iter().map(|t| t.public.as_str()).collect());
+    }
     let params =
         format!("{{\"notifications\":{},\"_meta\":{{\"{}\":{}}}}}", serde_json::Value::Object(honoured), meta::SUBSCRIPTION_ID, text(id));
     codes::notification(method::ACKNOWLEDGED, Some(&params))
 }
 
 /// A notification with the id of the stream that it is told on.
-fn tagged(message: &Bytes, id: &Bytes) -> Option<Wire> {
+pub(super) fn tagged(message: &Bytes, id: &Bytes) -> Option<Wire> {
     let Ok(Incoming::Notification(Notification { raw, params_at, .. })) = Incoming::parse(message.clone()) else { return None };
     let tag = format!("\"{}\":{}", meta::SUBSCRIPTION_ID, text(id));
     let mut edits = Edits::new();

@@ -7,8 +7,8 @@
 //!
 //! # Layout
 //! `chambers` (whose request it is) · `level` (which log messages it wants) · `answering` (what comes back) · `shape` (results and errors in
-//! the form of the era) · `params` (headers
-//! that repeat arguments) · `state`, `parked` (calls that wait for their client) · `discover` · `listen` · `codes`.
+//! the form of the era) · `params` (headers that repeat arguments) · `state`, `parked` (calls that wait for their client) · `discover` ·
+//! `listen` · `tasks` · `codes`.
 
 mod answering;
 pub mod chambers;
@@ -20,6 +20,7 @@ mod params;
 mod parked;
 pub(super) mod shape;
 mod state;
+mod tasks;
 
 pub use answering::{Answering, Part};
 pub use level::Level;
@@ -71,6 +72,9 @@ pub fn is_known(name: &str) -> bool {
             | method::RESOURCES_TEMPLATES_LIST
             | method::RESOURCES_READ
             | method::COMPLETE
+            | method::TASKS_GET
+            | method::TASKS_UPDATE
+            | method::TASKS_CANCEL
     )
 }
 
@@ -97,6 +101,7 @@ impl Gateway {
         if !self.ready() {
             return Err(Refusal::stopping());
         }
+        tasks::check(&asking)?;
         let echo = match self.read_state(&asking)? {
             state::Given::Nothing => None,
             state::Given::Echo(echo) => Some(echo),

@@ -8,7 +8,8 @@ use super::super::{Gateway, Refusal};
 use super::state;
 use super::{Answering, Asking};
 use crate::protocol::{Incoming, RequestId, RpcError, codes};
-use crate::session::{Client, Declares, Principal};
+use crate::session::{Client, Declares, Session};
+use crate::telemetry::metrics::LevelGuard;
 use bytes::Bytes;
 use http::StatusCode;
 use std::collections::HashMap;
@@ -32,6 +33,15 @@ struct Waiting {
     answering: Answering,
     questions: Vec<Question>,
     until: Instant,
+    _counted: LevelGuard,
+}
+
+/// Whether one more call may wait.
+enum Room {
+    Free,
+    /// Where this one does not any more.
+    By(Box<Waiting>),
+    None,
 }
 
 /// A question of a server as its client knows it.
@@ -50,42 +60,72 @@ impl Parked {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one more call of this principal may wait.
-    pub(super) fn has_room(&self, limits: &Limits, principal: &Principal) -> bool {
-        let waiting = self.lock();
-        let of = |w: &&Waiting| w.answering.session().key().principal == *principal;
-        waiting.len() < limits.total && waiting.values().filter(of).count() < limits.per_principal
+    /// Whether one more call of the owner of `session` may wait. Where there are too many in all, one makes room whose client's connection has
+    /// gone, the oldest first.
+    fn has_room(&self, limits: &Limits, session: &Session) -> Room {
+        let mut waiting = self.lock();
+        let one_owner = |of: &Session| {
+            let principal = &of.key().principal;
+            // Anonymous clients are told apart by their connections, each of which has an account of its own.
+            *principal == session.key().principal && (!principal.is_anonymous() || Arc::ptr_eq(&of.ledger, &session.ledger))
+        };
+        if waiting.values().filter(|w| one_owner(w.answering.session())).count() >= limits.per_principal {
+            return Room::None;
+        }
+        if waiting.len() < limits.total {
+            return Room::Free;
+        }
+        let gone = waiting.iter().filter(|(_, w)| w.answering.session().is_orphan()).min_by_key(|(_, w)| w.until).map(|(key, _)| *key);
+        gone.and_then(|key| waiting.remove(&key)).map_or(Room::None, |other| Room::By(Box::new(other)))
     }
 
-    pub(super) fn put(&self, key: [u8; 16], answering: Answering, questions: Vec<Question>, until: Instant) {
-        self.lock().insert(key, Waiting { answering, questions, until });
+    pub(super) fn put(&self, key: [u8; 16], answering: Answering, questions: Vec<Question>, until: Instant, counted: LevelGuard) {
+        self.lock().insert(key, Waiting { answering, questions, until, _counted: counted });
     }
 
-    /// Ends those whose time is over.
-    pub(in crate::gateway) fn expire(&self, now: Instant) {
-        let mut over = Vec::new();
-        self.lock().retain(|_, waiting| {
-            let keep = waiting.until > now;
-            if !keep {
-                over.push(std::mem::replace(&mut waiting.questions, Vec::new()).len());
+    /// Ends all: the gateway stops.
+    pub(in crate::gateway) fn clear(&self) {
+        let all = std::mem::take(&mut *self.lock());
+        drop(all);
+    }
+}
+
+impl Gateway {
+    /// Whether one more call of the owner of `session` may wait for its client.
+    pub(super) async fn has_room_to_park(self: &Arc<Self>, session: &Session) -> bool {
+        match self.parked.has_room(&self.settings.parked, session) {
+            Room::Free => true,
+            Room::By(other) => {
+                self.end_waiting(*other, "the client has gone, and others need the place").await;
+                true
             }
-            keep
-        });
+            Room::None => false,
+        }
+    }
+
+    /// Ends the calls whose time to wait is over.
+    pub(in crate::gateway) async fn expire_parked(self: &Arc<Self>, now: Instant) {
+        let over: Vec<Waiting> = self.parked.lock().extract_if(|_, waiting| waiting.until <= now).map(|(_, waiting)| waiting).collect();
         if !over.is_empty() {
             tracing::info!(
                 calls = over.len(),
                 "calls that waited for their clients are cancelled: their time is over (modern.parked_time)"
             );
         }
+        for waiting in over {
+            self.end_waiting(waiting, "the client did not answer in time").await;
+        }
     }
 
-    /// Ends all: the gateway stops.
-    pub(in crate::gateway) fn clear(&self) {
-        self.lock().clear();
+    /// Cancels a call that waits, and answers for its client what it was asked.
+    async fn end_waiting(self: &Arc<Self>, waiting: Waiting, why: &str) {
+        let Waiting { answering, questions, .. } = waiting;
+        let session = answering.session().clone();
+        drop(answering);
+        let open = questions.into_iter().filter_map(|q| session.asked.take(q.number)).collect();
+        self.give_up(&session, open, why).await;
     }
-}
 
-impl Gateway {
     /// Goes on with a call that waits, with the answers that `request`, its retry, brings.
     pub(super) async fn unpark(self: &Arc<Self>, key: [u8; 16], asking: Asking<'_>) -> Result<Answering, Refusal> {
         let Asking { client: Client { declares: now, .. }, brought, request, .. } = asking;
@@ -101,8 +141,8 @@ impl Gateway {
         let session = self.parked.lock().get(&key).map(|w| w.answering.session().clone());
         let gone = || {
             refuse(RpcError::invalid_params(
-                "the call that `params.requestState` stands for does not wait any more: it was continued already, or its time was over \
-                 (modern.parked_time)",
+                "the call that `params.requestState` stands for does not wait any more: it was continued already, cancelled by a retry that hung up, \
+                 or its time was over (modern.parked_time)",
             ))
         };
         let session = session.ok_or_else(gone)?;
@@ -126,6 +166,9 @@ impl Gateway {
             if let Ok(Incoming::Response(response)) = Incoming::parse(message.into_bytes()) {
                 self.answer(&session, response).await;
             }
+        }
+        if let Some(stream) = answering.stream() {
+            session.carriers.waits(stream, false);
         }
         // The credit of the first attempt, which the call still holds, is that of the answer.
         drop(credit);

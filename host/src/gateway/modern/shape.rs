@@ -8,7 +8,7 @@ use crate::backend::State;
 use crate::catalog::keeping::{KIND, Keeping, is_of_the_era};
 use crate::protocol::json::{self, Object};
 use crate::protocol::members::splice_object;
-use crate::protocol::{Edits, Request, Response, RpcError, method};
+use crate::protocol::{Edits, Request, Response, RpcError, codes, method};
 use crate::session::Session;
 
 impl Gateway {
@@ -32,6 +32,21 @@ impl Gateway {
             {
                 edits.replace(json::place(&response.raw, at), new.to_string());
             }
+            if code == codes::RESOURCE_NOT_FOUND
+                && new != code
+                && object.only("data").is_none()
+                && let Ok(Some(uri)) = request.param(&["uri"])
+            {
+                // By the code alone it could be anything by now (2026-07-28 server/resources, "Error Handling").
+                splice_object(
+                    &response.raw,
+                    response.body_at.clone(),
+                    &object,
+                    |_| false,
+                    &format!("\"data\":{{\"uri\":{}}}", uri.get()),
+                    edits,
+                );
+            }
             return Ok(Some(new));
         }
         let kept = &*request.method == method::RESOURCES_READ;
@@ -44,6 +59,7 @@ impl Gateway {
                     edits.replace(json::place(&response.raw, state), json::quote(&sealed));
                 }
             }
+            Some("task") => self.publish_task(session, backend, &response.raw, &object, edits)?,
             // Whole already, or an extension's.
             Some(kind) if kind != "complete" || !kept || Keeping::is_said(&object) => {}
             _ => {

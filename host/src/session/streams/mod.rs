@@ -349,6 +349,13 @@ impl Inner {
         }
     }
 
+    /// The message of a frame was replaced: what is kept is counted by its bytes.
+    fn resized(&mut self, event: EventId, before: usize, after: usize) {
+        if self.kept.contains(&event) {
+            self.kept_bytes = self.kept_bytes.saturating_sub(before) + after;
+        }
+    }
+
     /// What nobody took is now kept for whoever resumes, and no longer owed.
     fn keep_unread(&mut self, id: StreamId, limits: &ReplayLimits) {
         let Some(stream) = self.streams.get_mut(&id) else { return };

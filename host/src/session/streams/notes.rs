@@ -16,7 +16,7 @@ const PACE: Duration = Duration::from_millis(1);
 pub enum Rule {
     /// One equal message that waits is enough (`list_changed`, `resources/updated`).
     Merge,
-    /// The newest takes the place of the one that waits with this token (`progress`).
+    /// The newest takes the place of the last one that waits with this token (`progress`).
     Replace(RequestId),
     /// Dropped and counted; one notice says how many (`message`, and what is not known).
     Drop,
@@ -117,12 +117,15 @@ impl Streams {
             }
             Rule::Replace(token) => {
                 let cursor = stream.cursor;
-                let waiting = stream.frames.iter_mut().find(|f| f.event.sequence >= cursor && f.token.as_ref() == Some(token));
+                // The last one that waits, so that those before it stay in their order.
+                let waiting = stream.frames.iter_mut().rfind(|f| f.event.sequence >= cursor && f.token.as_ref() == Some(token));
                 if let Some(frame) = waiting {
+                    let (event, before) = (frame.event, frame.message.len());
                     frame.message = message.clone();
                     if let Some(permit) = &mut frame.permit {
                         permit.set_bytes(message.len());
                     }
+                    inner.resized(event, before, message.len());
                     return Ok(Noted::Replaced);
                 }
             }

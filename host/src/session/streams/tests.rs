@@ -102,6 +102,47 @@ async fn without_room_progress_is_replaced_changes_are_merged_and_the_rest_is_dr
 }
 
 #[tokio::test]
+async fn progress_that_replaces_another_stays_behind_what_came_before_it() {
+    let s = impatient();
+    let mut reader = s.open();
+    let token = || Rule::Replace(RequestId::number(7));
+    // Three fit.
+    let step = |n: usize| Wire::from(format!("{n}{}", "x".repeat(WINDOW_BYTES / 3 - 10)));
+    for n in 1..=3 {
+        assert_eq!(s.note(reader.stream(), step(n), token()).await, Noted::Queued);
+    }
+    for n in 4..=9 {
+        assert_eq!(s.note(reader.stream(), step(n), token()).await, Noted::Replaced);
+    }
+    let got: Vec<String> = std::iter::from_fn(|| read(&mut reader)).map(|text| text[..1].to_owned()).collect();
+    assert_eq!(got, ["1", "2", "9"]);
+}
+
+#[tokio::test]
+async fn what_is_kept_is_counted_by_what_replaced_it() {
+    let s = impatient();
+    let token = || Rule::Replace(RequestId::number(7));
+    let mut reader = s.open();
+    reader.make_resumable();
+    let id = reader.stream();
+    assert_eq!(s.note(id, text(0), Rule::Drop).await, Noted::Queued);
+    let seen = reader.next().await.unwrap().event;
+    assert_eq!(s.note(id, text(1), token()).await, Noted::Queued);
+    drop(reader);
+    // Kept for it, and owed to it again; then something larger takes its place.
+    let mut reader = s.resume(seen).unwrap();
+    let held: Vec<_> = std::iter::from_fn(|| s.ledger.try_admit()).collect();
+    assert_eq!(s.note(id, Wire::from("y".repeat(5000)), token()).await, Noted::Replaced);
+    drop(held);
+    assert_eq!(s.lock().kept_bytes, 2 + 5000);
+    assert_eq!(read(&mut reader).map(|text| text.len()), Some(5000));
+    let mut counted = s.lock();
+    let before = counted.kept_bytes;
+    counted.recount();
+    assert_eq!(counted.kept_bytes, before);
+}
+
+#[tokio::test]
 async fn what_was_missed_is_told_before_the_answer() {
     let s = impatient();
     let mut reader = full(&s).await;

@@ -58,6 +58,8 @@ pub struct Metrics {
     pub connections: Level,
     /// Open SSE streams to clients.
     pub streams_open: Level,
+    /// Calls that wait for clients of 2026-07-28.
+    pub parked_calls: Level,
     /// Running stdio children.
     pub stdio_children: Level,
     /// Changes of policies: one for each virtual host that was meant.
@@ -96,6 +98,7 @@ impl Metrics {
             http_responses_total: Counters::default(),
             connections: Level::default(),
             streams_open: Level::default(),
+            parked_calls: Level::default(),
             stdio_children: Level::default(),
             policy_swaps_total: Counters::default(),
             policies,
@@ -131,6 +134,7 @@ impl Metrics {
         registry.register("http_responses", "Answers by HTTP status", metrics.http_responses_total.clone());
         registry.register("connections", "Open connections of clients", metrics.connections.clone());
         registry.register("streams_open", "Open SSE streams to clients", metrics.streams_open.clone());
+        registry.register("parked_calls", "Calls that wait for the answer of a client of 2026-07-28", metrics.parked_calls.clone());
         registry.register("stdio_children", "Running stdio children", metrics.stdio_children.clone());
         let of = || metrics.policies.clone();
         registry.register(

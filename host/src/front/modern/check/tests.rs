@@ -50,7 +50,9 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T, Fault>, code: i64) -> RpcError
 fn a_request_says_who_asks() {
     let plain = with_meta(Some(V), &meta("")).unwrap();
     assert_eq!((&plain.capabilities[..], &plain.info[..]), (&b"{}"[..], UNKNOWN_CLIENT));
-    assert!(plain.level.is_none() && !plain.tasks && !plain.declares.sampling && !plain.declares.elicitation && !plain.declares.roots);
+    assert!(
+        plain.level.is_none() && !plain.declares.tasks && !plain.declares.sampling && !plain.declares.elicitation && !plain.declares.roots
+    );
     let full = with_meta(
         Some(V),
         r#"{"io.modelcontextprotocol/logLevel":"w\u0061rning","io.modelcontextprotocol/clientInfo":{ "name":"c" },"progressToken":1,
@@ -61,11 +63,11 @@ fn a_request_says_who_asks() {
     assert_eq!(full.info, r#"{ "name":"c" }"#);
     assert_eq!(full.level.as_deref(), Some(&b"\"warning\""[..]));
     assert!(full.capabilities.starts_with(br#"{"elicitation":{"url":{}},"roots": {},"#));
-    assert!(full.tasks && full.declares.elicitation && full.declares.roots && !full.declares.sampling);
+    assert!(full.declares.tasks && full.declares.elicitation && full.declares.roots && !full.declares.sampling);
     for capabilities in [r#"{"extensions":{}}"#, r#"{"extensions":{"io.modelcontextprotocol/tasks":null}}"#, r#"{"tasks":{}}"#] {
         let text =
             format!(r#"{{"io.modelcontextprotocol/protocolVersion":"{V}","io.modelcontextprotocol/clientCapabilities":{capabilities}}}"#);
-        assert!(!with_meta(Some(V), &text).unwrap().tasks, "{capabilities}");
+        assert!(!with_meta(Some(V), &text).unwrap().declares.tasks, "{capabilities}");
     }
 }
 

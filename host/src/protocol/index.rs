@@ -1,0 +1,76 @@
+//! Where the members of one object of a message stand, found out once however often they are asked for.
+
+use super::json::{self, Duplicate, Object};
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// Made at the first question. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Index(OnceLock<Arc<[Entry]>>);
+
+#[derive(Debug)]
+struct Entry {
+    name: Name,
+    value: Range<usize>,
+}
+
+#[derive(Debug)]
+enum Name {
+    /// As it stands in the message.
+    At(Range<usize>),
+    /// Written with escapes.
+    Decoded(Box<str>),
+}
+
+impl Index {
+    /// The place of the member `name` of the object at `at` of `raw`, which have to be the same each time.
+    pub fn find(&self, raw: &Bytes, at: Range<usize>, name: &str) -> Result<Option<Range<usize>>, Duplicate> {
+        let entries = self.0.get_or_init(|| read(raw, at));
+        let mut found = entries.iter().filter(|entry| match &entry.name {
+            Name::At(place) => raw[place.clone()] == *name.as_bytes(),
+            Name::Decoded(text) => **text == *name,
+        });
+        match (found.next(), found.next()) {
+            (entry, None) => Ok(entry.map(|e| e.value.clone())),
+            _ => Err(Duplicate(name.to_owned())),
+        }
+    }
+}
+
+fn read(raw: &Bytes, at: Range<usize>) -> Arc<[Entry]> {
+    let text = &raw[at];
+    // What is no object has no members.
+    let Ok(object) = Object::parse(text) else { return Arc::default() };
+    let inside = raw.as_ptr_range();
+    let entry = |(name, value): (&str, &serde_json::value::RawValue)| Entry {
+        name: match inside.contains(&name.as_ptr()) {
+            true => {
+                let start = name.as_ptr() as usize - raw.as_ptr() as usize;
+                Name::At(start..start + name.len())
+            }
+            false => Name::Decoded(name.into()),
+        },
+        value: json::place(raw, value),
+    };
+    object.members().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_found_by_their_names_however_these_are_written() {
+        let raw = Bytes::from_static(br#" x {"a":1.0,"\u0062":{"a":2},"":3,"c":4,"\u0063":5} "#);
+        let index = Index::default();
+        let at = 3..raw.len() - 1;
+        let find =
+            |name: &str| index.find(&raw, at.clone(), name).map(|place| place.map(|p| String::from_utf8_lossy(&raw[p]).into_owned()));
+        assert_eq!(find("a"), Ok(Some("1.0".into())));
+        assert_eq!(find("b"), Ok(Some("{\"a\":2}".into())));
+        assert_eq!(find(""), Ok(Some("3".into())));
+        assert_eq!(find("d"), Ok(None));
+        assert_eq!(find("c"), Err(Duplicate("c".into())));
+    }
+}
