@@ -15,11 +15,18 @@ use tokio::sync::mpsc;
 impl Gateway {
     /// Serves the inbox of one upstream until the upstream or the session ends. Holds the session only while a message is handled.
     pub(super) async fn serve_inbox(self: Arc<Self>, session: Weak<Session>, backend: usize, mut messages: mpsc::Receiver<FromServer>) {
+        let mut came_before = false;
         while let Some(message) = messages.recv().await {
             let Some(session) = session.upgrade() else { return };
             match message {
-                // Boxed, like the others: what handles a message is large, and an idle session is to be small.
-                FromServer::Up(hello) => Box::pin(self.backend_up(&session, backend, &hello)).await,
+                FromServer::Up(hello) => {
+                    // What is known of its tools may be from the time before. Of a backend that is new it was read a moment ago.
+                    if std::mem::replace(&mut came_before, true) {
+                        session.annotated.forget(backend);
+                    }
+                    // Boxed, like the others: what handles a message is large, and an idle session is to be small.
+                    Box::pin(self.backend_up(&session, backend, &hello)).await;
+                }
                 FromServer::Down(reason) => {
                     tracing::warn!(session = %session.tag(), backend = %session.host.backends[backend].name, %reason, "backend went down");
                     session.asked.backend_gone(backend);

@@ -314,8 +314,6 @@ impl Session {
     pub fn lists_changed(&self, backend: usize) {
         let published = lock(&self.published);
         KINDS.iter().for_each(|kind| published.table(*kind).changed(backend));
-        drop(published);
-        self.annotated.forget(backend);
     }
 
     /// A backend has come or gone: routers are asked anew.
