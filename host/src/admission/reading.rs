@@ -1,10 +1,10 @@
 //! Room to read what backends send for this session, so that answers which nobody drains stay at their backends.
 //!
 //! A message up to a frame's share of the bytes is covered by its frame. For more, its reader asks for room as it goes. Nobody gets any
-//! while the client is owed all its bytes. Below that, what fits is given, and the first that reads from a backend always goes on, so
+//! while the client is owed all its bytes. Below that, what fits is given, and one message of each backend goes on beyond it to its end, so
 //! that no two messages wait for each other in the middle. Of those that wait for one backend, the call that began first is next: a client
-//! that reads its answers in the order of its requests finds them in that order. So a session holds no more than `admission.bytes` and one message from each
-//! backend; a backend that trickles one message for ever keeps only itself waiting.
+//! that reads its answers in the order of its requests finds them in that order, as far as they come in it. So a session holds no more than
+//! `admission.bytes` and one message from each backend; a backend that trickles one message for ever keeps only itself waiting.
 
 use super::ledger::Ledger;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +25,8 @@ pub(super) struct Entry {
     order: u64,
     /// There was no room for it yet.
     waits: bool,
+    /// It was given more than fits: no other of this backend is, until it is over.
+    beyond: bool,
 }
 
 /// Where a call's messages get their room from, and where the room of the last one is kept until its frame is owed.
@@ -46,7 +48,7 @@ impl Ledger {
 
     fn reading_of(self: &Arc<Self>, lane: usize, order: u64) -> Reading {
         let id = self.next();
-        self.lock().readings.push(Entry { id, lane, order, waits: false });
+        self.lock().readings.push(Entry { id, lane, order, waits: false, beyond: false });
         Reading { ledger: self.clone(), id, bytes: 0 }
     }
 }
@@ -63,14 +65,19 @@ impl Reading {
                 let mut state = self.ledger.lock();
                 let (lane, order) = state.readings.iter().find(|e| e.id == self.id).map_or((0, 0), |e| (e.lane, e.order));
                 let older = |e: &&Entry| e.lane == lane && e.id != self.id && e.order < order;
-                let first = !state.readings.iter().any(|e| older(&e));
+                let other = |e: &Entry| e.lane == lane && e.id != self.id && e.beyond;
+                let begun = state.readings.iter().any(|e| e.id == self.id && e.beyond);
+                let first = begun || !state.readings.iter().any(|e| older(&e) || other(e));
                 let next = !state.readings.iter().any(|e| older(&e) && e.waits);
                 let limit = self.ledger.limits.bytes;
                 let owed = state.bytes.saturating_sub(state.reading_bytes);
                 let fits = next && state.bytes.saturating_add(bytes) <= limit;
                 let goes = fits || (first && owed < limit);
                 let entry = state.readings.iter_mut().find(|e| e.id == self.id);
-                let waited = entry.is_some_and(|entry| std::mem::replace(&mut entry.waits, !goes));
+                let waited = entry.is_some_and(|entry| {
+                    entry.beyond |= goes && !fits;
+                    std::mem::replace(&mut entry.waits, !goes)
+                });
                 if goes {
                     self.ledger.add_bytes(&mut state, bytes);
                     state.reading_bytes += bytes;

@@ -240,6 +240,23 @@ async fn of_those_that_wait_for_room_the_call_that_began_first_is_next() {
 }
 
 #[tokio::test]
+async fn one_message_of_a_backend_goes_beyond_what_fits_and_no_other_before_it_is_over() {
+    let ledger = ledger();
+    let (early, late) = (Room::new(ledger.clone(), 0), Room::new(ledger.clone(), 0));
+    // The later call's answer is under way when the earlier one's begins.
+    let mut second = late.reading();
+    second.grow(900).now_or_never().unwrap();
+    second.grow(900).now_or_never().unwrap();
+    let mut first = early.reading();
+    let mut waits = Box::pin(first.grow(10));
+    assert!(waits.as_mut().now_or_never().is_none());
+    second.grow(900).now_or_never().unwrap();
+    assert_eq!(ledger.standing().owed_bytes, 2700);
+    drop(second);
+    waits.now_or_never().unwrap();
+}
+
+#[tokio::test]
 async fn what_has_drained_stays_owed_until_the_client_has_proved_that_it_reads() {
     let ledger = ledger();
     let (meter, queue) = connection();
