@@ -266,7 +266,8 @@ async fn an_anonymous_client_that_does_not_answer_takes_no_place_of_another() {
     for n in 4..8 {
         // It may take a moment until the gateway sees that the one before has gone.
         within("a place", async {
-            while able(&gateway).call("ask", json!({ "n": n })).await["resultType"] != "input_required" {
+            let params = json!({ "name": "ask", "arguments": { "n": n } });
+            while able(&gateway).result("tools/call", params.clone()).await["resultType"] != "input_required" {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         })
@@ -484,7 +485,6 @@ async fn a_parked_call_whose_time_is_over_is_cancelled_and_its_state_refused() {
     eventually("the question is given up", || backend.seen().iter().any(given_up).then_some(())).await;
     refused(&parked.complete(&client, &accept(1)).await);
     assert_eq!(backend.seen_of("tools/call").len(), 1);
-    eventually("the call's connection is given up", || (backend.abandoned() == 1).then_some(())).await;
     gateway.stop().await;
 }
 
@@ -492,7 +492,8 @@ async fn a_parked_call_whose_time_is_over_is_cancelled_and_its_state_refused() {
 async fn parked_calls_are_bounded_in_all() {
     let backend = asking("b").start().await;
     let gateway = one(&backend, "modern: { parked: 2 }\n").await;
-    let client = able(&gateway);
+    // One that has gone would make room.
+    let client = able(&gateway).on_one_connection().await;
     let (first, second) = (park(&client, json!({ "n": 1 })).await, park(&client, json!({ "n": 2 })).await);
     // The server is told that it cannot ask, and says what it says then.
     let result = client.call("ask", json!({ "n": 3 })).await;
