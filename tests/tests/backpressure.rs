@@ -222,8 +222,8 @@ async fn large_answers_of_several_backends_at_once_stay_at_their_backends_until_
     let grown = resident(gateway.pid).saturating_sub(before);
     println!("{} answers of {BYTES} bytes that nobody reads: {most} bytes held, the gateway grew by {} KiB", unread.len(), grown >> 10);
     assert!(most >= (1 << 20) as f64, "hardly anything came: {most}");
-    // Of 76 MB. What is held was counted above; a buffer that grows leaves its smaller ones behind, and the allocator keeps those for a while.
-    assert!(grown < 3 * bound as u64, "grown by {} KiB", grown >> 10);
+    // Of 76 MB. What an allocator may keep besides is no more than that once more.
+    assert!(grown < 2 * bound as u64, "grown by {} KiB", grown >> 10);
     assert_eq!(session.post(call("more", "a__t", &json!({}))).await.status, 429);
     other.call("a__t", json!({})).await;
     let reads: Vec<Read> = join_all(unread.into_iter().map(|answer| answer.read(Duration::from_secs(120)))).await;
