@@ -508,6 +508,20 @@ async fn parked_calls_are_bounded_in_all() {
 }
 
 #[tokio::test]
+async fn a_retry_is_taken_though_the_calls_that_wait_hold_all_credit() {
+    let backend = asking("b").start().await;
+    let gateway = one(&backend, &format!("{AUTH}admission: {{ frames: 2, patience: 50ms }}\n")).await;
+    let client = Modern::new(gateway.mcp().with_bearer(TOKEN_X)).able(json!({ "elicitation": {} }));
+    let (first, second) = (park(&client, json!({ "n": 1 })).await, park(&client, json!({ "n": 2 })).await);
+    assert_eq!(client.ask("tools/call", json!({ "name": "ask", "arguments": { "n": 3 } })).await.status, 429);
+    for (n, parked) in [(2, &second), (1, &first)] {
+        let answer = parked.complete(&client, &accept(n)).await;
+        assert_eq!(answer.result()["structuredContent"]["response"]["result"], accept(n), "{}", answer.raw);
+    }
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn parked_calls_of_one_principal_leave_room_for_another() {
     let backend = asking("b").start().await;
     let gateway = one(&backend, &format!("{AUTH}modern: {{ parked: 10, parked_per_principal: 1 }}\n")).await;

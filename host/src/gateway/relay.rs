@@ -25,11 +25,10 @@ pub(super) enum Relayed {
 
 impl Gateway {
     /// The job's own request, with `edits` made, to `backend`.
-    pub(super) async fn relay(self: &Arc<Self>, job: &Job, backend: usize, edits: Edits, limit: Duration) -> Relayed {
+    pub(super) async fn relay(self: &Arc<Self>, job: &Job, backend: usize, mut edits: Edits, limit: Duration) -> Relayed {
         // A token of the wrong type is not mapped; the backend is the judge of what it gets.
         let token = job.request.progress_token().unwrap_or_default();
         let progress_token_at = token.as_ref().map(|t| t.at.clone());
-        let mut edits = edits;
         if let Some(echo) = &job.extras.echo {
             if echo.backend != backend {
                 return Relayed::Refused(RpcError::invalid_params(

@@ -48,6 +48,8 @@ pub struct Listener {
     /// JSON text of the id of its request, which goes with everything on it.
     pub id: Bytes,
     pub wanted: Wanted,
+    /// It was acknowledged: from then on it is told.
+    pub told: bool,
 }
 
 #[derive(Debug, Default)]
@@ -88,9 +90,15 @@ impl Listeners {
 
     /// The streams that want this, each with the id of its request.
     pub fn of(&self, topic: &Topic) -> Vec<(StreamId, Bytes)> {
-        lock(&self.0).iter().filter(|l| l.wanted.wants(topic)).map(|l| (l.stream, l.id.clone())).collect()
+        lock(&self.0).iter().filter(|l| l.told && l.wanted.wants(topic)).map(|l| (l.stream, l.id.clone())).collect()
     }
 
+    /// Changes what a stream wants.
+    pub fn change(&self, stream: StreamId, change: impl FnOnce(&mut Listener)) {
+        lock(&self.0).iter_mut().find(|l| l.stream == stream).map(change);
+    }
+
+    /// Whether any stream wants this, told of it yet or not.
     pub fn want(&self, topic: &Topic) -> bool {
         lock(&self.0).iter().any(|l| l.wanted.wants(topic))
     }
@@ -99,10 +107,15 @@ impl Listeners {
     pub fn of_task(&self, backend: usize, own: &str) -> Vec<(StreamId, Bytes, String)> {
         let all = lock(&self.0);
         let of = |l: &Listener| {
-            let task = l.wanted.tasks.iter().find(|t| t.backend == backend && t.own == own)?;
+            let task = l.wanted.tasks.iter().filter(|_| l.told).find(|t| t.backend == backend && t.own == own)?;
             Some((l.stream, l.id.clone(), task.public.clone()))
         };
         all.iter().filter_map(of).collect()
+    }
+
+    /// How many streams want a task of this backend, told of it yet or not.
+    pub fn watchers(&self, backend: usize, own: &str) -> usize {
+        lock(&self.0).iter().filter(|l| l.wanted.tasks.iter().any(|t| t.backend == backend && t.own == own)).count()
     }
 
     /// How many tasks are wanted, over all streams.
@@ -118,7 +131,7 @@ mod tests {
     #[test]
     fn each_stream_gets_what_it_wants_and_there_are_so_many() {
         let listeners = Listeners::default();
-        let one = |stream, wanted| Listener { stream, id: Bytes::from_static(b"1"), wanted };
+        let one = |stream, wanted| Listener { stream, id: Bytes::from_static(b"1"), wanted, told: true };
         assert!(listeners.add(one(1, Wanted { tools: true, ..Wanted::default() })));
         assert!(listeners.add(one(2, Wanted { uris: vec!["a".into()], ..Wanted::default() })));
         assert_eq!(listeners.of(&Topic::Tools).len(), 1);
@@ -133,6 +146,10 @@ mod tests {
                 break;
             }
         }
+        listeners.change(2, |l| l.told = false);
+        assert!(listeners.of(&Topic::Updated("a".into())).is_empty() && listeners.want(&Topic::Updated("a".into())));
+        listeners.change(3, |l| l.told = false);
+        assert_eq!((listeners.of_task(1, "b").len(), listeners.watchers(1, "b"), listeners.tasks()), (0, 1, 2));
         assert!(listeners.remove(1).is_some() && listeners.remove(1).is_none());
         assert!(listeners.of(&Topic::Tools).is_empty());
     }

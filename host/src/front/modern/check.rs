@@ -4,6 +4,7 @@
 //! Owns the order of the checks and what each failure is answered with. How headers repeat a body is `protocol::mirror`'s. A pure function of
 //! headers and body: nothing of it was run when it refuses.
 
+use crate::gateway::Level;
 use crate::protocol::brought::TooMany;
 use crate::protocol::json::{self, Object};
 use crate::protocol::mirror::{self, Mismatch};
@@ -21,8 +22,8 @@ pub struct Envelope {
     /// JSON text of `clientInfo`, an object.
     pub info: Bytes,
     pub declares: Declares,
-    /// JSON text of `logLevel`; without it the client wants no log messages.
-    pub level: Option<Bytes>,
+    /// `logLevel`; without it the client wants no log messages.
+    pub level: Option<Level>,
 }
 
 /// Why the request is refused, and the status that goes with it.
@@ -31,9 +32,6 @@ pub struct Fault {
     pub status: StatusCode,
     pub error: RpcError,
 }
-
-/// The levels of RFC 5424, as JSON text.
-const LEVELS: [&str; 8] = ["\"debug\"", "\"info\"", "\"notice\"", "\"warning\"", "\"error\"", "\"critical\"", "\"alert\"", "\"emergency\""];
 
 /// Bytes that a client may say of itself.
 const WORDS: usize = 64 * 1024;
@@ -115,12 +113,10 @@ impl<'a> Meta<'a> {
         }
     }
 
-    fn level(&self) -> Result<Option<Bytes>, Fault> {
+    fn level(&self) -> Result<Option<Level>, Fault> {
         let Some(value) = self.get(meta::LOG_LEVEL)? else { return Ok(None) };
-        let text = json::string(value).map(|text| json::quote(&text));
-        let known = LEVELS.into_iter().find(|level| text.as_deref() == Some(*level));
-        let known = known.ok_or_else(|| invalid(format!("`{}` must be one of {}", meta::LOG_LEVEL, LEVELS.join(", "))))?;
-        Ok(Some(Bytes::from_static(known.as_bytes())))
+        let level = json::string(value).and_then(|name| Level::named(&name));
+        level.map(Some).ok_or_else(|| invalid(format!("`{}` must be one of {}", meta::LOG_LEVEL, Level::NAMES.join(", "))))
     }
 }
 

@@ -11,21 +11,17 @@ use super::accept::Accepts;
 use super::body::{Body, Event};
 use super::chamber::Verified;
 use super::refused::Refused;
+use super::reply::PATIENCE;
 use super::respond::{self, Response};
 use super::{Front, sse as stream};
-use crate::gateway::{Answering, Asking, Level, Part, is_known};
+use crate::gateway::{Answering, Asking, Part, is_known};
 use crate::protocol::brought::Brought;
 use crate::protocol::{Request, RequestId, RpcError, Version, codes, sse};
 use crate::session::Client;
 use crate::telemetry::metrics::LevelGuard;
 use check::Fault;
 use http::StatusCode;
-use std::time::Duration;
 use tokio::time::timeout;
-
-/// An answer that is not there by then is given as an event stream. Shorter than for sessions: nothing is lost by it, and the head of the
-/// response tells the client that its request is at work.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 struct Carrier {
     answering: Answering,
@@ -45,11 +41,10 @@ impl Front {
                 RpcError::new(codes::METHOD_NOT_FOUND, format!("{} has no method of this name that is served here", Version::V2026_07_28));
             return Err(fault(Fault { status: StatusCode::NOT_FOUND, error }));
         }
-        let level = envelope.level.as_ref().and_then(Level::read);
         let client =
             Client { version: Version::V2026_07_28, capabilities: envelope.capabilities, info: envelope.info, declares: envelope.declares };
         let (host, principal) = (&verified.host, verified.principal.clone());
-        let asking = Asking { host, principal, own: verified.own, client, level, brought, request };
+        let asking = Asking { host, principal, own: verified.own, client, level: envelope.level, brought, request };
         let answering = self.gateway.ask_modern(asking).await;
         let answering = answering.map_err(|refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(id.clone()) })?;
         Ok(self.modern_answer(accepts, answering, &id).await)

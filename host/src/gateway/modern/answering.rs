@@ -9,7 +9,7 @@ use super::parked::Question;
 use super::state::Inside;
 use crate::admission::Permit;
 use crate::protocol::members::splice;
-use crate::protocol::{Edits, Incoming, Request, RequestId, RpcError, Wire, codes, method};
+use crate::protocol::{Edits, Incoming, Request, RpcError, Wire, codes, method};
 use crate::session::streams::{Frame, Reader, StreamId};
 use crate::session::{Cancel, Session};
 use bytes::Bytes;
@@ -54,11 +54,13 @@ pub struct Answering {
 }
 
 /// What has to be done when the response has gone: the client is not there any more.
-struct Ended(Box<dyn FnOnce() + Send + Sync>);
+struct Ended(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        (std::mem::replace(&mut self.0, Box::new(|| {})))();
+        if let Some(at_end) = self.0.take() {
+            at_end();
+        }
     }
 }
 
@@ -89,7 +91,7 @@ impl Answering {
         reader: Reader,
         at_end: impl FnOnce() + Send + Sync + 'static,
     ) -> Self {
-        Answering { reader: Some(reader), end: Some(Ended(Box::new(at_end))), ..Self::empty(gateway, session, request) }
+        Answering { reader: Some(reader), end: Some(Ended(Some(Box::new(at_end)))), ..Self::empty(gateway, session, request) }
     }
 
     fn empty(gateway: &Arc<Gateway>, session: &Arc<Session>, request: Request) -> Self {
@@ -219,22 +221,11 @@ impl Answering {
         if questions.is_empty() {
             return None;
         }
-        let limits = self.gateway.settings.parked;
-        let sealed = match self.gateway.has_room_to_park(&self.session).await {
-            false => Err("too many calls wait for their clients (modern.parked, modern.parked_per_principal)".to_owned()),
-            true => self.seal(),
-        };
-        let (key, state) = match sealed {
+        let (key, state) = match self.seal() {
             Ok(sealed) => sealed,
             Err(why) => {
-                tracing::warn!(session = %self.session.tag(), %why, "a question of a server is not put to its client");
-                for question in questions {
-                    let error = RpcError::new(codes::CLIENT_GONE, format!("the client cannot be asked now: {why}"));
-                    let message = error.to_message(Some(&RequestId::number(question.number)));
-                    if let Ok(Incoming::Response(response)) = Incoming::parse(message.into_bytes()) {
-                        self.gateway.answer(&self.session, response).await;
-                    }
-                }
+                tracing::error!(session = %self.session.tag(), %why, "a question of a server cannot be put to its client");
+                self.gateway.give_up_asked(&self.session, questions, &format!("the client cannot be asked now: {why}")).await;
                 return None;
             }
         };
@@ -246,24 +237,26 @@ impl Answering {
             message.push(question.body.clone());
         }
         message.push(format!("}},\"requestState\":\"{state}\"}}}}"));
-        let permit = self.session.ledger.owe(message.len());
-        if let Some(stream) = self.stream() {
-            self.session.carriers.waits(stream, true);
-        }
+        let stream = self.stream();
         let waits = Answering {
-            gateway: self.gateway.clone(),
-            session: self.session.clone(),
-            request: self.request.clone(),
             reader: self.reader.take(),
             call: self.call.take(),
             renamed: true,
-            now: None,
             early: std::mem::take(&mut self.early),
-            open: Vec::new(),
-            end: None,
+            ..Self::empty(&self.gateway, &self.session, self.request.clone())
         };
-        let counted = self.gateway.metrics.parked_calls.enter();
-        self.gateway.parked.put(key, waits, questions, Instant::now() + limits.time, counted);
+        if let Some(stream) = stream {
+            self.session.carriers.waits(stream, true);
+        }
+        if let Err(goes_on) = self.gateway.park(key, waits, questions).await {
+            let Answering { reader, call, early, .. } = goes_on;
+            (self.reader, self.call, self.early) = (reader, call, early);
+            if let Some(stream) = stream {
+                self.session.carriers.waits(stream, false);
+            }
+            return None;
+        }
+        let permit = self.session.ledger.owe(message.len());
         Some(Part::Answer { message, permit: Some(permit), status: StatusCode::OK })
     }
 

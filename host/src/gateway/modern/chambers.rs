@@ -14,13 +14,14 @@ use arc_swap::ArcSwapOption;
 use dashmap::DashMap;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// What a client says of itself, in short.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Words([u8; 16]);
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     principal: Principal,
     virtual_host: Arc<str>,
@@ -34,12 +35,32 @@ type OwnKey = (Arc<str>, Words);
 struct Slot {
     current: ArcSwapOption<Session>,
     opening: tokio::sync::Mutex<()>,
+    /// It came to nothing, and is found no more.
+    gone: AtomicBool,
+}
+
+/// While a chamber is opened. Dropped before it is, its slot goes: whoever asks with other words each time leaves nothing behind.
+struct Opening<'a> {
+    gateway: &'a Gateway,
+    /// None for the slots of a connection, which go with it.
+    key: Option<&'a Key>,
+    slot: &'a Arc<Slot>,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if let (None, Some(key)) = (&*self.slot.current.load(), self.key) {
+            self.slot.gone.store(true, Ordering::Release);
+            self.gateway.chambers.slots.remove_if(key, |_, slot| Arc::ptr_eq(slot, self.slot));
+        }
+    }
 }
 
 /// The chambers of principals that proved who they are.
 #[derive(Default)]
 pub struct Chambers {
     slots: DashMap<Key, Arc<Slot>>,
+    /// As many as the configuration has principals and virtual hosts, at most.
     ledgers: DashMap<(Principal, Arc<str>), Weak<Ledger>>,
 }
 
@@ -82,21 +103,29 @@ impl Gateway {
     ) -> Result<Arc<Session>, Refusal> {
         let words = Words::of(&client);
         let anonymous = principal.is_anonymous();
-        let slot = if anonymous {
-            own.slot(self, host, words)
-        } else {
-            let key = Key { principal: principal.clone(), virtual_host: host.path.clone(), words };
-            self.chambers.slots.entry(key).or_default().clone()
+        let key = (!anonymous).then(|| Key { principal: principal.clone(), virtual_host: host.path.clone(), words });
+        let slot = match &key {
+            None => own.slot(self, host, words),
+            Some(key) => match self.chambers.slots.get(key).map(|slot| slot.clone()) {
+                Some(slot) => slot,
+                None => self.chambers.slots.entry(key.clone()).or_default().clone(),
+            },
         };
         if let Some(session) = slot.live() {
             session.touch();
             return Ok(session);
         }
         // One request opens it; the others of the client wait for that.
-        let _opening = slot.opening.lock().await;
+        let opening = slot.opening.lock().await;
         if let Some(session) = slot.live() {
             return Ok(session);
         }
+        if slot.gone.load(Ordering::Acquire) {
+            // Whoever was at it has given up, and the slot is not found any more.
+            drop(opening);
+            return Box::pin(self.chamber(host, principal, own, client)).await;
+        }
+        let _slot = Opening { gateway: self, key: key.as_ref(), slot: &slot };
         let ledger = if anonymous { own.ledger(self, host) } else { self.chambers.ledger(self, &principal, host) };
         let unfinished = self.open_session(host, principal, client, Some(ledger)).await?;
         let session = unfinished.session().clone();
@@ -116,9 +145,6 @@ impl Gateway {
         let key = session.key();
         let of = Key { principal: key.principal.clone(), virtual_host: key.virtual_host.clone(), words: Words::of(&session.client) };
         self.chambers.slots.remove_if(&of, |_, slot| slot.current.load().as_ref().is_some_and(|s| std::ptr::eq(&**s, session)));
-        let account = (key.principal.clone(), key.virtual_host.clone());
-        // The one that ends still holds it.
-        self.chambers.ledgers.remove_if(&account, |_, ledger| ledger.strong_count() <= 1);
     }
 }
 

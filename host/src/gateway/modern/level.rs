@@ -25,10 +25,12 @@ fn rank(name: &str) -> Option<u8> {
 }
 
 impl Level {
-    /// None for what is no level. `raw` is JSON text.
-    pub fn read(raw: &Bytes) -> Option<Self> {
-        let name: String = serde_json::from_slice(raw).ok()?;
-        Some(Level { rank: rank(&name)?, raw: raw.clone() })
+    /// The levels there are, least first (RFC 5424).
+    pub const NAMES: [&str; 8] = LEVELS;
+
+    /// None for what is no level.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(Level { rank: rank(name)?, raw: crate::protocol::json::quote(name).into() })
     }
 
     /// Whether a request with this level (or none) wants this log message.
@@ -70,9 +72,9 @@ mod tests {
             let Ok(Incoming::Notification(note)) = Incoming::parse(text.into()) else { panic!("no notification") };
             note
         };
-        let warning = Level::read(&Bytes::from_static(b"\"warning\"")).expect("a level");
+        let warning = Level::named("warning").expect("a level");
         assert!(Level::wants(Some(&warning), &message("error")) && Level::wants(Some(&warning), &message("warning")));
         assert!(!Level::wants(Some(&warning), &message("info")) && !Level::wants(None, &message("emergency")));
-        assert!(Level::read(&Bytes::from_static(b"\"loud\"")).is_none());
+        assert!(Level::named("loud").is_none());
     }
 }

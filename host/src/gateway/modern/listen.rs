@@ -20,43 +20,15 @@ impl Gateway {
     /// Opens such a stream.
     pub(super) async fn listen_modern(self: &Arc<Self>, session: &Arc<Session>, request: Request) -> Result<Answering, Refusal> {
         let refuse = |error: RpcError| Refusal::new(StatusCode::OK, error);
-        let mut wanted = wanted(&request).map_err(|why| refuse(RpcError::invalid_params(why)))?;
-        for (backend, hello) in self.settle(session).await.iter().enumerate() {
-            if let Some(hello) = hello {
-                // It was there before the stream was: no news.
-                session.announce(backend, hello);
-            }
-        }
-        for upstream in session.upstreams() {
-            upstream.listen();
-        }
-        // Before it is acknowledged: what happens from then on is told.
-        let mut uris = Vec::new();
-        for uri in std::mem::take(&mut wanted.uris) {
-            match self.subscribe_for(session, &uri).await {
-                Ok(()) => uris.push(uri),
-                Err(why) => tracing::info!(session = %session.tag(), %why, "a resource is left out of a subscription"),
-            }
-        }
-        wanted.uris = uris;
-        wanted.tasks = match self.watch_tasks(session, &request).await {
-            Ok(tasks) => tasks,
-            Err(error) => {
-                self.release(session, wanted.uris);
-                return Err(refuse(error));
-            }
-        };
+        let asked = wanted(&request).map_err(|why| refuse(RpcError::invalid_params(why)))?;
         let reader = session.streams.open();
         let (stream, id) = (reader.stream(), request.id.raw().clone());
-        if !session.listeners.add(Listener { stream, id: id.clone(), wanted: wanted.clone() }) {
-            self.release(session, wanted.uris);
-            self.unwatch_tasks(session, wanted.tasks);
+        if !session.listeners.add(Listener { stream, id: id.clone(), wanted: asked.clone(), told: false }) {
             return Err(Refusal::overloaded(
                 StatusCode::TOO_MANY_REQUESTS,
                 format!("{LISTENS} streams of subscriptions/listen are open, which is the limit for one client; close one"),
             ));
         }
-        session.streams.note(stream, acknowledged(&wanted, &id), Rule::Keep).await;
         let (gateway, of) = (Arc::downgrade(self), Arc::downgrade(session));
         let at_end = move || {
             let (Some(gateway), Some(session)) = (gateway.upgrade(), of.upgrade()) else { return };
@@ -66,7 +38,29 @@ impl Gateway {
                 gateway.unwatch_tasks(&session, listener.wanted.tasks);
             }
         };
-        Ok(Answering::listening(self, session, request, reader, at_end))
+        // From here on whatever ends it, a client that hangs up among others, takes back what was subscribed by then.
+        let listening = Answering::listening(self, session, request.clone(), reader, at_end);
+        for (backend, hello) in self.settle(session).await.iter().enumerate() {
+            if let Some(hello) = hello {
+                // It was there before the stream was: no news.
+                session.announce(backend, hello);
+            }
+        }
+        for upstream in session.upstreams() {
+            upstream.listen();
+        }
+        for uri in asked.uris {
+            if let Err(why) = self.subscribe_for(session, &uri).await {
+                tracing::info!(session = %session.tag(), %why, "a resource is left out of a subscription");
+                session.listeners.change(stream, |l| l.wanted.uris.retain(|wanted| *wanted != uri));
+            }
+        }
+        self.watch_tasks(session, stream, &request).await.map_err(refuse)?;
+        let mut honoured = Wanted::default();
+        session.listeners.change(stream, |l| honoured = l.wanted.clone());
+        session.streams.note(stream, acknowledged(&honoured, &id), Rule::Keep).await;
+        session.listeners.change(stream, |l| l.told = true);
+        Ok(listening)
     }
 
     /// Sees to it that the backend tells of this resource.

@@ -36,14 +36,6 @@ struct Waiting {
     _counted: LevelGuard,
 }
 
-/// Whether one more call may wait.
-enum Room {
-    Free,
-    /// Where this one does not any more.
-    By(Box<Waiting>),
-    None,
-}
-
 /// A question of a server as its client knows it.
 #[derive(Debug)]
 pub(super) struct Question {
@@ -60,27 +52,29 @@ impl Parked {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether one more call of the owner of `session` may wait. Where there are too many in all, one makes room whose client's connection has
-    /// gone, the oldest first.
-    fn has_room(&self, limits: &Limits, session: &Session) -> Room {
+    /// Lets a call wait under `key`. Where there are too many in all, one makes room whose client's connection has gone, the oldest first: it
+    /// is handed back. An error is the call itself, for which there is no room.
+    fn put(&self, limits: &Limits, key: [u8; 16], new: Waiting) -> Result<Option<Waiting>, Box<Waiting>> {
         let mut waiting = self.lock();
+        let session = new.answering.session();
         let one_owner = |of: &Session| {
             let principal = &of.key().principal;
             // Anonymous clients are told apart by their connections, each of which has an account of its own.
             *principal == session.key().principal && (!principal.is_anonymous() || Arc::ptr_eq(&of.ledger, &session.ledger))
         };
         if waiting.values().filter(|w| one_owner(w.answering.session())).count() >= limits.per_principal {
-            return Room::None;
+            return Err(Box::new(new));
         }
-        if waiting.len() < limits.total {
-            return Room::Free;
+        let mut gone = None;
+        if waiting.len() >= limits.total {
+            let oldest = waiting.iter().filter(|(_, w)| w.answering.session().is_orphan()).min_by_key(|(_, w)| w.until);
+            gone = oldest.map(|(key, _)| *key).and_then(|key| waiting.remove(&key));
+            if gone.is_none() {
+                return Err(Box::new(new));
+            }
         }
-        let gone = waiting.iter().filter(|(_, w)| w.answering.session().is_orphan()).min_by_key(|(_, w)| w.until).map(|(key, _)| *key);
-        gone.and_then(|key| waiting.remove(&key)).map_or(Room::None, |other| Room::By(Box::new(other)))
-    }
-
-    pub(super) fn put(&self, key: [u8; 16], answering: Answering, questions: Vec<Question>, until: Instant, counted: LevelGuard) {
-        self.lock().insert(key, Waiting { answering, questions, until, _counted: counted });
+        waiting.insert(key, new);
+        Ok(gone)
     }
 
     /// Ends all: the gateway stops.
@@ -91,15 +85,29 @@ impl Parked {
 }
 
 impl Gateway {
-    /// Whether one more call of the owner of `session` may wait for its client.
-    pub(super) async fn has_room_to_park(self: &Arc<Self>, session: &Session) -> bool {
-        match self.parked.has_room(&self.settings.parked, session) {
-            Room::Free => true,
-            Room::By(other) => {
-                self.end_waiting(*other, "the client has gone, and others need the place").await;
-                true
+    /// Lets a call wait for its client under `key`, with the questions that it was asked.
+    ///
+    /// # Errors
+    /// The call, where there is no room for it.
+    pub(super) async fn park(self: &Arc<Self>, key: [u8; 16], answering: Answering, questions: Vec<Question>) -> Result<(), Answering> {
+        let limits = self.settings.parked;
+        let counted = self.metrics.parked_calls.enter();
+        let waiting = Waiting { answering, questions, until: Instant::now() + limits.time, _counted: counted };
+        match self.parked.put(&limits, key, waiting) {
+            Ok(gone) => {
+                if let Some(gone) = gone {
+                    self.end_waiting(gone, "the client has gone, and others need the place").await;
+                }
+                Ok(())
             }
-            Room::None => false,
+            Err(waiting) => {
+                let Waiting { answering, questions, .. } = *waiting;
+                tracing::warn!(session = %answering.session().tag(), "a question of a server is not put to its client: too many calls wait for theirs");
+                let why =
+                    "the client cannot be asked now: too many calls wait for their clients (modern.parked, modern.parked_per_principal)";
+                self.give_up_asked(answering.session(), questions, why).await;
+                Err(answering)
+            }
         }
     }
 
@@ -122,8 +130,13 @@ impl Gateway {
         let Waiting { answering, questions, .. } = waiting;
         let session = answering.session().clone();
         drop(answering);
+        self.give_up_asked(&session, questions, why).await;
+    }
+
+    /// Answers for the client what it was asked.
+    pub(super) async fn give_up_asked(&self, session: &Session, questions: Vec<Question>, why: &str) {
         let open = questions.into_iter().filter_map(|q| session.asked.take(q.number)).collect();
-        self.give_up(&session, open, why).await;
+        self.give_up(session, open, why).await;
     }
 
     /// Goes on with a call that waits, with the answers that `request`, its retry, brings.
@@ -147,7 +160,6 @@ impl Gateway {
         };
         let session = session.ok_or_else(gone)?;
         check_able(session.client.declares, now)?;
-        let credit = self.admit(&session, &request).await?;
         if let Ok(Some(name)) = request.string_param(&["name"]) {
             let at = self.names(&session).await.map_err(refuse)?;
             let checked = self.check_params(&session, &request, &brought, &at, &name.value, None).await;
@@ -170,8 +182,7 @@ impl Gateway {
         if let Some(stream) = answering.stream() {
             session.carriers.waits(stream, false);
         }
-        // The credit of the first attempt, which the call still holds, is that of the answer.
-        drop(credit);
+        // Not admitted anew: it answers a server, and the call still holds the credit of its first attempt, which is that of the answer.
         answering.continues(request, open);
         Ok(answering)
     }

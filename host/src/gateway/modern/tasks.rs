@@ -9,7 +9,7 @@ use super::Asking;
 use super::listen::tagged;
 use crate::protocol::json::{self, Object};
 use crate::protocol::{Edits, Notification, Request, RequestId, RpcError, codes, meta, method};
-use crate::session::streams::{Noted, Rule};
+use crate::session::streams::{Noted, Rule, StreamId};
 use crate::session::{SUBSCRIPTIONS, Session, Watched};
 use crate::telemetry::metrics::Dropped;
 use bytes::Bytes;
@@ -68,45 +68,53 @@ impl Gateway {
         Ok(())
     }
 
-    /// Sees to it that the backends tell of the tasks that a request of `subscriptions/listen` names. Answers those of which they do.
-    pub(super) async fn watch_tasks(&self, session: &Session, request: &Request) -> Result<Vec<Watched>, RpcError> {
+    /// Sees to it that the backends tell of the tasks that a request of `subscriptions/listen` names, and notes for its stream those of which
+    /// they do.
+    pub(super) async fn watch_tasks(&self, session: &Session, stream: StreamId, request: &Request) -> Result<(), RpcError> {
         let given = request.param(&["notifications", "taskIds"]).map_err(RpcError::invalid_params)?;
-        let Some(given) = given else { return Ok(Vec::new()) };
+        let Some(given) = given else { return Ok(()) };
         let wrong = || RpcError::invalid_params("`params.notifications.taskIds` must be an array of strings");
-        let ids = json::array(given).ok_or_else(wrong)?;
-        let mut watched: Vec<Watched> = Vec::new();
-        for id in ids {
-            let public = json::string(id).ok_or_else(wrong)?.into_owned();
-            if watched.iter().any(|w| w.public == public) {
+        let ids: Vec<String> = json::array(given)
+            .ok_or_else(wrong)?
+            .into_iter()
+            .map(|id| json::string(id).map(|i| i.into_owned()))
+            .collect::<Option<_>>()
+            .ok_or_else(wrong)?;
+        for (at, public) in ids.iter().enumerate() {
+            if ids[..at].contains(public) {
                 continue;
             }
-            match self.watch_task(session, &public, watched.len()).await {
-                Ok(task) => watched.push(task),
-                Err(why) => {
-                    tracing::info!(session = %session.tag(), task = %shorten(&public), %why, "a task is left out of a subscription")
-                }
+            if let Err(why) = self.watch_task(session, stream, public).await {
+                tracing::info!(session = %session.tag(), task = %shorten(public), %why, "a task is left out of a subscription");
             }
         }
-        Ok(watched)
+        Ok(())
     }
 
-    /// `more`: how many are watched beside those of other streams.
-    async fn watch_task(&self, session: &Session, public: &str, more: usize) -> Result<Watched, String> {
+    async fn watch_task(&self, session: &Session, stream: StreamId, public: &str) -> Result<(), String> {
         let (backend, own) = self.open_task(session, public).ok_or("it is not known")?;
-        if session.listeners.tasks() + more >= SUBSCRIPTIONS {
+        if session.listeners.tasks() >= SUBSCRIPTIONS {
             return Err(format!("{SUBSCRIPTIONS} tasks are watched, which is the limit"));
         }
-        if session.listeners.of_task(backend, &own).is_empty() {
-            session.upstreams().get(backend).ok_or("its backend is gone")?.watch_task(&own).await?;
+        let watched = session.listeners.watchers(backend, &own) > 0;
+        // Noted first: what ends the stream in the middle takes it back.
+        let task = Watched { public: public.to_owned(), backend, own };
+        session.listeners.change(stream, |l| l.wanted.tasks.push(task.clone()));
+        if watched {
+            return Ok(());
         }
-        Ok(Watched { public: public.to_owned(), backend, own })
+        let told = match session.upstreams().get(backend) {
+            Some(upstream) => upstream.watch_task(&task.own).await,
+            None => Err("its backend is gone".into()),
+        };
+        told.inspect_err(|_| session.listeners.change(stream, |l| l.wanted.tasks.retain(|wanted| *wanted != task)))
     }
 
     /// Of the tasks of a stream that is over: those that no other wants are watched no more.
     pub(super) fn unwatch_tasks(&self, session: &Session, tasks: Vec<Watched>) {
         for task in tasks {
             if let Some(upstream) = session.upstreams().get(task.backend)
-                && session.listeners.of_task(task.backend, &task.own).is_empty()
+                && session.listeners.watchers(task.backend, &task.own) == 0
             {
                 upstream.unwatch_task(&task.own);
             }

@@ -61,7 +61,7 @@ fn a_request_says_who_asks() {
     )
     .unwrap();
     assert_eq!(full.info, r#"{ "name":"c" }"#);
-    assert_eq!(full.level.as_deref(), Some(&b"\"warning\""[..]));
+    assert_eq!(full.level.map(|level| level.raw), Some(Bytes::from_static(b"\"warning\"")));
     assert!(full.capabilities.starts_with(br#"{"elicitation":{"url":{}},"roots": {},"#));
     assert!(full.declares.tasks && full.declares.elicitation && full.declares.roots && !full.declares.sampling);
     for capabilities in [r#"{"extensions":{}}"#, r#"{"extensions":{"io.modelcontextprotocol/tasks":null}}"#, r#"{"tasks":{}}"#] {
@@ -105,9 +105,9 @@ fn metadata_that_is_missing_or_malformed_is_32602() {
 
 #[test]
 fn every_level_there_is_may_be_asked_for() {
-    for level in LEVELS {
-        let told = with_meta(Some(V), &meta(&format!(r#","io.modelcontextprotocol/logLevel":{level}"#))).unwrap().level;
-        assert_eq!(told.as_deref(), Some(level.as_bytes()));
+    for level in Level::NAMES {
+        let told = with_meta(Some(V), &meta(&format!(r#","io.modelcontextprotocol/logLevel":"{level}""#))).unwrap().level;
+        assert_eq!(told.map(|told| told.raw), Some(Bytes::from(format!("\"{level}\""))));
     }
 }
 
