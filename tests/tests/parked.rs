@@ -508,16 +508,26 @@ async fn parked_calls_are_bounded_in_all() {
 }
 
 #[tokio::test]
-async fn a_retry_is_taken_though_the_calls_that_wait_hold_all_credit() {
-    let backend = asking("b").start().await;
-    let gateway = one(&backend, &format!("{AUTH}admission: {{ frames: 2, patience: 50ms }}\n")).await;
+async fn a_retry_is_taken_though_calls_that_wait_and_work_hold_all_credit() {
+    let script = |call: Call| async move {
+        if call.target() == "hold" {
+            std::future::pending::<()>().await;
+        }
+        asks(call).await;
+    };
+    let backend = Backend::builder("b").tool("ask").tool("hold").on("tools/call", script).start().await;
+    let gateway = one(&backend, &format!("{AUTH}admission: {{ frames: 3, patience: 50ms }}\n")).await;
     let client = Modern::new(gateway.mcp().with_bearer(TOKEN_X)).able(json!({ "elicitation": {} }));
     let (first, second) = (park(&client, json!({ "n": 1 })).await, park(&client, json!({ "n": 2 })).await);
-    assert_eq!(client.ask("tools/call", json!({ "name": "ask", "arguments": { "n": 3 } })).await.status, 429);
+    let works = client.clone();
+    let works = tokio::spawn(async move { works.ask("tools/call", json!({ "name": "hold", "arguments": {} })).await.status });
+    backend.saw("tools/call", 3).await;
+    assert_eq!(client.ask("tools/list", json!({})).await.status, 429);
     for (n, parked) in [(2, &second), (1, &first)] {
         let answer = parked.complete(&client, &accept(n)).await;
         assert_eq!(answer.result()["structuredContent"]["response"]["result"], accept(n), "{}", answer.raw);
     }
+    works.abort();
     gateway.stop().await;
 }
 
