@@ -1,36 +1,44 @@
-//! The HTTP/1.1 client of the process: one pool for all backends and sessions.
+//! The HTTP/1.1 client of the process, for all backends and sessions: a pool of connections for each origin.
 //!
-//! Repeats a request only where the pooled connection had gone before a byte of it was written. Follows redirects within one
-//! origin and never leaves it. Knows nothing of MCP.
+//! Follows redirects within one origin and never leaves it. Knows nothing of MCP.
 
 use super::body::WireBody;
+use super::pool::{Connector, Origin};
 use crate::protocol::Wire;
-use http::header::LOCATION;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
-use hyper::body::Incoming as Body;
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
+use dashmap::DashMap;
+use http::header::{HOST, LOCATION};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+
+pub use super::pool::Body;
 
 /// Redirects that are followed for one request.
 const MAX_REDIRECTS: usize = 3;
-/// Servers commonly close an idle connection after 5 s. A request that meets the close is lost and may not be repeated, so
-/// connections are given up a little earlier.
-const IDLE: Duration = Duration::from_secs(4);
-/// Bytes that are read of a connection before somebody wants them, and the largest head of a response. What is read ahead is held for
-/// nobody's account, and there is a connection for each call in flight.
-const READ_AHEAD: usize = 64 * 1024;
 const CONNECT: Duration = Duration::from_secs(5);
 /// A peer that vanished without a word is noticed on a quiet stream.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// A handle of the client; cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HttpClient {
-    client: Client<HttpsConnector<HttpConnector>, WireBody>,
+    connector: Connector,
+    /// One for each scheme, host and port that was asked for: those of the configured backends.
+    origins: Arc<DashMap<(Scheme, Authority), Arc<Origin>>>,
+}
+
+/// A URL of a backend, and the connections that lead there. Never printed: it may hold a secret.
+#[derive(Clone)]
+pub struct Address {
+    uri: Uri,
+    /// In origin-form (RFC 9112, 3.2.1).
+    path: Uri,
+    origin: Arc<Origin>,
 }
 
 /// Why there is no response. The texts name no URL.
@@ -57,33 +65,94 @@ impl HttpClient {
                 HttpsConnectorBuilder::new().with_webpki_roots()
             }
         };
-        let connector = builder.https_or_http().enable_http1().wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .http1_max_buf_size(READ_AHEAD)
-            .build(connector);
-        HttpClient { client }
+        HttpClient { connector: builder.https_or_http().enable_http1().wrap_connector(tcp), origins: Arc::default() }
+    }
+
+    /// Where an absolute URL leads. One that is not absolute leads nowhere: sending to it is an error.
+    pub fn address(&self, uri: &Uri) -> Address {
+        let scheme = uri.scheme().cloned().unwrap_or(Scheme::HTTP);
+        let authority = uri.authority().cloned().unwrap_or_else(|| Authority::from_static("invalid.invalid"));
+        let origin = match self.origins.get(&(scheme.clone(), authority.clone())) {
+            Some(origin) => origin.clone(),
+            None => self
+                .origins
+                .entry((scheme.clone(), authority.clone()))
+                .or_insert_with(|| Arc::new(Origin::new(&scheme, &authority, self.connector.clone())))
+                .clone(),
+        };
+        Address::new(uri.clone(), origin)
     }
 
     /// Sends a request and waits for the head of the response. Dropping the future, or the body of the response before its end,
     /// closes the connection.
-    pub async fn send(&self, method: Method, uri: &Uri, headers: &HeaderMap, body: &Wire) -> Result<Response<Body>, SendError> {
-        let mut target = uri.clone();
-        for _ in 0..=MAX_REDIRECTS {
-            let mut request = Request::new(WireBody::from(body.clone()));
-            *request.method_mut() = method.clone();
-            *request.uri_mut() = target.clone();
-            *request.headers_mut() = headers.clone();
-            let response = self.client.request(request).await.map_err(classify)?;
-            if !response.status().is_redirection() || response.status() == StatusCode::NOT_MODIFIED {
-                return Ok(response);
-            }
-            target = redirect(&target, &response)?;
+    pub async fn send(&self, method: Method, at: &Address, headers: &HeaderMap, body: &Wire) -> Result<Response<Body>, SendError> {
+        let response = at.send(method.clone(), headers, body).await?;
+        if !is_redirect(&response) {
+            return Ok(response);
         }
-        Err(SendError::NotSent(format!("it redirected more than {MAX_REDIRECTS} times")))
+        Box::pin(follow(method, at, response, headers, body)).await
     }
+}
+
+impl Address {
+    fn new(uri: Uri, origin: Arc<Origin>) -> Address {
+        let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        Address { uri, path: Uri::from(path), origin }
+    }
+
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    /// The header `Host` of its requests. Headers that have it already are not made larger for each request.
+    pub fn host(&self) -> &HeaderValue {
+        self.origin.host()
+    }
+
+    async fn send(&self, method: Method, headers: &HeaderMap, body: &Wire) -> Result<Response<Body>, SendError> {
+        let mut request = Request::new(WireBody::from(body.clone()));
+        *request.method_mut() = method;
+        *request.uri_mut() = self.path.clone();
+        *request.headers_mut() = headers.clone();
+        request.headers_mut().entry(HOST).or_insert_with(|| self.host().clone());
+        self.origin.request(request).await
+    }
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").field("origins", &self.origins.len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Address").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+fn is_redirect(response: &Response<Body>) -> bool {
+    response.status().is_redirection() && response.status() != StatusCode::NOT_MODIFIED
+}
+
+/// Goes where the redirects of `response` lead.
+async fn follow(
+    method: Method,
+    from: &Address,
+    mut response: Response<Body>,
+    headers: &HeaderMap,
+    body: &Wire,
+) -> Result<Response<Body>, SendError> {
+    let mut uri = from.uri.clone();
+    for _ in 0..MAX_REDIRECTS {
+        uri = redirect(&uri, &response)?;
+        // Of the same origin, or it would have been refused.
+        response = Address::new(uri.clone(), from.origin.clone()).send(method.clone(), headers, body).await?;
+        if !is_redirect(&response) {
+            return Ok(response);
+        }
+    }
+    Err(SendError::NotSent(format!("it redirected more than {MAX_REDIRECTS} times")))
 }
 
 impl Default for HttpClient {
@@ -142,12 +211,6 @@ pub fn same_origin(a: &Uri, b: &Uri) -> bool {
     }
     let host = |uri: &Uri| uri.host().map(str::to_ascii_lowercase);
     a.scheme_str() == b.scheme_str() && host(a) == host(b) && port(a) == port(b)
-}
-
-fn classify(error: hyper_util::client::legacy::Error) -> SendError {
-    let connect = error.is_connect();
-    let reason = root(&error);
-    if connect { SendError::NotSent(reason) } else { SendError::Lost(reason) }
 }
 
 /// The innermost cause: the layers above it repeat themselves.

@@ -2,6 +2,7 @@
 //!
 //! Runs inside of `Call::next`, so that the body is read only as fast as the caller asks.
 
+use super::client::Body;
 use super::link::{Head, HttpLink};
 use super::messages::{Cursor, Messages, ReadError};
 use super::sink::{Answered, Sink, take};
@@ -13,7 +14,6 @@ use crate::backend::known::Era;
 use crate::backend::link::{Link, Wiring};
 use crate::protocol::{Response, Wire, codes};
 use http::{Response as HttpResponse, StatusCode};
-use hyper::body::Incoming as Body;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ async fn read(
             match messages.next(&mut cursor).await {
                 Ok(Some(raw)) => {
                     if let Answered::Yes(answer) = take(inner, Some(id), raw, &Sink::Call(slot)).await? {
-                        inner.spawn(messages.finish());
+                        messages.finish(inner);
                         return Ok(answer);
                     }
                 }

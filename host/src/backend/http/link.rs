@@ -3,8 +3,8 @@
 //!
 //! Exactly one of each header goes out: the configured ones, overruled by those of the transport; nothing of the client's.
 
-use super::client::SendError;
-use super::messages::{Cursor, Messages, ReadError, collect, drain};
+use super::client::{Address, Body, SendError};
+use super::messages::{Cursor, Messages, ReadError, collect, let_go};
 use super::sink::{Answered, Sink, take};
 use crate::backend::ServerHello;
 use crate::backend::error::BackendError;
@@ -15,8 +15,7 @@ use crate::backend::modern::era::may_be_modern;
 use crate::protocol::{Incoming, Response, Version, Wire, headers, json, method};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response as HttpResponse, StatusCode, Uri};
-use hyper::body::Incoming as Body;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response as HttpResponse, StatusCode};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +31,7 @@ const JSON: HeaderValue = HeaderValue::from_static(headers::JSON);
 
 #[derive(Debug)]
 pub struct HttpLink {
-    pub uri: Uri,
+    at: Address,
     /// For POST.
     post: HeaderMap,
     /// Whether the backend gave a session id.
@@ -68,7 +67,7 @@ pub enum Head {
 
 impl HttpLink {
     /// Before initialize: without a session and version.
-    pub fn new(uri: Uri, configured: &HeaderMap) -> HttpLink {
+    pub fn new(at: Address, configured: &HeaderMap) -> HttpLink {
         let mut post = HeaderMap::new();
         for (name, value) in configured {
             // Of a name that was configured twice the first counts.
@@ -82,7 +81,8 @@ impl HttpLink {
         post.entry(USER_AGENT).or_insert(HeaderValue::from_static(concat!("lockgate/", env!("CARGO_PKG_VERSION"))));
         post.insert(ACCEPT, BOTH);
         post.insert(CONTENT_TYPE, JSON);
-        HttpLink { uri, post, has_session: false }
+        post.insert(HOST, at.host().clone());
+        HttpLink { at, post, has_session: false }
     }
 
     /// `initialize` and `notifications/initialized`. The caller bounds the time.
@@ -160,7 +160,7 @@ impl HttpLink {
 
     /// As `post`, with other headers.
     pub async fn post_with(&self, inner: &Arc<Inner>, head: &HeaderMap, message: &Wire) -> Result<HttpResponse<Body>, BackendError> {
-        inner.backend.http.send(Method::POST, &self.uri, head, message).await.map_err(|e| inner.unsent(e))
+        inner.backend.http.send(Method::POST, &self.at, head, message).await.map_err(|e| inner.unsent(e))
     }
 
     /// Opens the GET stream, or resumes a stream after an event.
@@ -171,7 +171,7 @@ impl HttpLink {
         if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
             head.insert(headers::LAST_EVENT_ID, id);
         }
-        inner.backend.http.send(Method::GET, &self.uri, &head, &Wire::new()).await
+        inner.backend.http.send(Method::GET, &self.at, &head, &Wire::new()).await
     }
 
     /// Ends the session at the backend. What the backend says to that does not matter.
@@ -181,7 +181,7 @@ impl HttpLink {
         }
         let mut head = self.post.clone();
         head.remove(CONTENT_TYPE);
-        if let Err(error) = inner.backend.http.send(Method::DELETE, &self.uri, &head, &Wire::new()).await {
+        if let Err(error) = inner.backend.http.send(Method::DELETE, &self.at, &head, &Wire::new()).await {
             tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, ?error, "could not end the backend's session");
         }
     }
@@ -190,7 +190,7 @@ impl HttpLink {
     pub async fn send(&self, inner: &Arc<Inner>, message: &Wire) -> Result<(), BackendError> {
         let response = self.post(inner, message).await?;
         if response.status().is_success() {
-            inner.spawn(drain(response.into_body()));
+            let_go(inner, response.into_body());
             return Ok(());
         }
         Err(match self.head(inner, 0, response).await {
@@ -222,7 +222,7 @@ impl HttpLink {
         let mut cursor = Cursor::default();
         while let Some(raw) = messages.next(&mut cursor).await.map_err(|e| inner.unread(e))? {
             if let Answered::Yes(answer) = take(inner, Some(id), raw, sink).await? {
-                inner.spawn(messages.finish());
+                messages.finish(inner);
                 return Ok(answer);
             }
         }

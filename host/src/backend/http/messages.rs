@@ -2,8 +2,9 @@
 //!
 //! What the body is, is decided by its first byte: servers get the content type wrong more often than the body.
 
-use super::client;
+use super::client::{self, Body};
 use crate::admission::{Reading, Room};
+use crate::backend::inner::Inner;
 use crate::protocol::sse::{Decoder, Event};
 use crate::protocol::{Incoming, headers, message};
 use bytes::{Bytes, BytesMut};
@@ -11,7 +12,6 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use hyper::body::Incoming as Body;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
@@ -199,27 +199,29 @@ impl Messages {
     }
 
     /// Lets go of a body whose answer has come.
-    pub async fn finish(self) {
-        drain(self.body).await;
+    pub fn finish(self, inner: &Inner) {
+        let_go(inner, self.body);
     }
 }
 
-/// Reads the little that may be left of a body, so that the connection can be used for the next request.
-pub async fn drain(mut body: Body) {
+/// Reads the little that may be left of a body, so that the connection can be used for the next request. Mostly there is nothing.
+pub fn let_go(inner: &Inner, mut body: Body) {
     if body.is_end_stream() {
         return;
     }
-    let (mut left, wait) = DRAIN;
-    let _ = tokio::time::timeout(wait, async {
-        while let Some(Ok(frame)) = body.frame().await {
-            let read = frame.data_ref().map_or(0, Bytes::len);
-            if read > left {
-                return;
+    inner.spawn(async move {
+        let (mut left, wait) = DRAIN;
+        let _ = tokio::time::timeout(wait, async {
+            while let Some(Ok(frame)) = body.frame().await {
+                let read = frame.data_ref().map_or(0, Bytes::len);
+                if read > left {
+                    return;
+                }
+                left -= read;
             }
-            left -= read;
-        }
-    })
-    .await;
+        })
+        .await;
+    });
 }
 
 fn is_event_stream(head: &HeaderMap) -> bool {

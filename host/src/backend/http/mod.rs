@@ -6,6 +6,7 @@ pub mod exchange;
 pub mod link;
 pub mod listen;
 pub mod messages;
+mod pool;
 pub mod sink;
 
 pub use client::HttpClient;

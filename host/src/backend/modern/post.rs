@@ -154,6 +154,6 @@ impl Exchange {
 
     /// Lets go of a response whose answer has come.
     pub fn finish(self, inner: &Inner) {
-        inner.spawn(self.messages.finish());
+        self.messages.finish(inner);
     }
 }

@@ -45,14 +45,14 @@ pub async fn open(inner: &Arc<Inner>, uri: &Uri, headers: &HeaderMap, epoch: u64
 }
 
 async fn legacy(inner: &Arc<Inner>, uri: &Uri, headers: &HeaderMap, epoch: u64) -> Result<Link, Refusal> {
-    let link = HttpLink::open(inner, HttpLink::new(uri.clone(), headers), epoch).await?;
+    let link = HttpLink::open(inner, HttpLink::new(inner.backend.http.address(uri), headers), epoch).await?;
     inner.backend.known.found(Era::Legacy, true);
     Ok(link)
 }
 
 /// `server/discover`, which stands for all that `initialize` would have said.
 async fn modern(inner: &Arc<Inner>, uri: &Uri, headers: &HeaderMap, epoch: u64) -> Result<Link, Refused> {
-    let http = HttpLink::new(uri.clone(), headers).modern();
+    let http = HttpLink::new(inner.backend.http.address(uri), headers).modern();
     let discover = async || {
         let id = inner.next_id();
         post::ask(inner, &http, id, era::discover(inner, id)).await

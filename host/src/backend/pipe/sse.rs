@@ -4,18 +4,17 @@ use super::{LastWord, Outlet, Pipe};
 use crate::admission::{Reading, Room};
 use crate::backend::error::BackendError;
 use crate::backend::handshake;
-use crate::backend::http::client::{self, resolve, same_origin};
+use crate::backend::http::client::{self, Address, Body, resolve, same_origin};
 use crate::backend::http::link::retry_after;
-use crate::backend::http::messages::drain;
+use crate::backend::http::messages::let_go;
 use crate::backend::inner::Inner;
 use crate::backend::link::{Link, Wiring};
 use crate::protocol::sse::Decoder;
 use crate::protocol::{Version, Wire, headers, message};
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use http_body_util::BodyExt;
-use hyper::body::Incoming as Body;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -29,7 +28,7 @@ pub struct Endpoint(Arc<State>);
 
 #[derive(Debug)]
 struct State {
-    uri: Uri,
+    at: Address,
     headers: HeaderMap,
     version: OnceLock<Version>,
 }
@@ -48,13 +47,23 @@ pub async fn open(inner: &Arc<Inner>, uri: &Uri, configured: &HeaderMap, epoch: 
     for (name, value) in configured {
         common.entry(name).or_insert_with(|| value.clone());
     }
-    for name in [headers::SESSION_ID, headers::PROTOCOL_VERSION, headers::LAST_EVENT_ID, CONTENT_TYPE] {
+    for name in [
+        HOST,
+        CONNECTION,
+        CONTENT_LENGTH,
+        TRANSFER_ENCODING,
+        headers::SESSION_ID,
+        headers::PROTOCOL_VERSION,
+        headers::LAST_EVENT_ID,
+        CONTENT_TYPE,
+    ] {
         common.remove(name);
     }
     common.entry(USER_AGENT).or_insert(HeaderValue::from_static(concat!("lockgate/", env!("CARGO_PKG_VERSION"))));
     common.insert(ACCEPT, HeaderValue::from_static(headers::EVENT_STREAM));
 
-    let response = inner.backend.http.send(Method::GET, uri, &common, &Wire::new()).await.map_err(|e| inner.unsent(e))?;
+    let response =
+        inner.backend.http.send(Method::GET, &inner.backend.http.address(uri), &common, &Wire::new()).await.map_err(|e| inner.unsent(e))?;
     if !response.status().is_success() {
         return Err(inner.status(response.status(), retry_after(response.headers())));
     }
@@ -77,7 +86,7 @@ pub async fn open(inner: &Arc<Inner>, uri: &Uri, configured: &HeaderMap, epoch: 
     let mut post = common;
     post.insert(CONTENT_TYPE, HeaderValue::from_static(headers::JSON));
     post.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-    let endpoint = Endpoint(Arc::new(State { uri: endpoint, headers: post, version: OnceLock::new() }));
+    let endpoint = Endpoint(Arc::new(State { at: inner.backend.http.address(&endpoint), headers: post, version: OnceLock::new() }));
     let pipe = Pipe::new(Outlet::Post(endpoint.clone()), inner.stop.child_token());
     let guard = pipe.stop.clone().drop_guard();
     inner.spawn(read(inner.clone(), pipe.clone(), stream));
@@ -144,11 +153,11 @@ impl Endpoint {
             if let Some(version) = self.0.version.get().filter(|v| v.has_version_header()) {
                 head.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(version.as_str()));
             }
-            let response = inner.backend.http.send(Method::POST, &self.0.uri, &head, message).await.map_err(|e| inner.unsent(e))?;
+            let response = inner.backend.http.send(Method::POST, &self.0.at, &head, message).await.map_err(|e| inner.unsent(e))?;
             if !response.status().is_success() {
                 return Err(inner.status(response.status(), retry_after(response.headers())));
             }
-            inner.spawn(drain(response.into_body()));
+            let_go(inner, response.into_body());
             Ok(())
         };
         tokio::time::timeout(POST, sending)
