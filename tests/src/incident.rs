@@ -27,8 +27,10 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub sessions: usize,
-    /// Of these, behind the relay that stops reading.
+    /// Of these, those that call for what comes with `logs`, behind the relay that stops reading.
     pub stalled: usize,
+    /// The relay does stop. If not, those behind it make the same calls and read what comes, without it in between.
+    pub stops: bool,
     pub time: Duration,
     /// Between two calls of a session.
     pub pace: Duration,
@@ -98,12 +100,23 @@ pub async fn run(to: SocketAddr, pid: u32, plan: Plan) -> Outcome {
     let relay = Relay::start(to).await;
     let (mut healthy, mut stalled) = (Vec::new(), Vec::new());
     for at in 0..plan.sessions {
-        if at < plan.stalled { stalled.push(relay.at("/mcp").initialize().await) } else { healthy.push(direct.initialize().await) }
+        if at >= plan.stalled {
+            healthy.push(direct.initialize().await);
+        } else if plan.stops {
+            stalled.push(relay.at("/mcp").initialize().await);
+        } else {
+            stalled.push(direct.initialize().await);
+        }
     }
-    let mut streams = Vec::new();
+    let (mut streams, mut read) = (Vec::new(), JoinSet::new());
     for session in &stalled {
         call(session, "warm", plan.limit).await;
-        streams.push(Unread::send(&session.at, "GET", &session.headers(), "").await);
+        if plan.stops {
+            streams.push(Unread::send(&session.at, "GET", &session.headers(), "").await);
+        } else {
+            let mut events = session.stream().await;
+            read.spawn(async move { while events.next().await.is_some() {} });
+        }
     }
     for session in &healthy {
         call(session, "warm", plan.limit).await;
@@ -141,9 +154,21 @@ pub async fn run(to: SocketAddr, pid: u32, plan: Plan) -> Outcome {
             }
         })
     };
-    relay.stall(true);
+    relay.stall(plan.stops);
     let mut stalling = JoinSet::new();
     for (at, session) in stalled.into_iter().enumerate() {
+        if !plan.stops {
+            // In the same session and at the same pace; what was refused or cut is nothing that the run without stalled clients has.
+            read.spawn(async move {
+                while start.elapsed() < plan.time {
+                    let began = Instant::now();
+                    let reply = session.post(work(&format!("s{at}"), plan.logs.0)).await;
+                    let _ = tokio::time::timeout(plan.limit, reply.bytes()).await;
+                    tokio::time::sleep(plan.pace.saturating_sub(began.elapsed())).await;
+                }
+            });
+            continue;
+        }
         stalling.spawn(async move {
             let mut sent = Vec::new();
             while start.elapsed() < plan.time {
@@ -178,7 +203,7 @@ pub async fn run(to: SocketAddr, pid: u32, plan: Plan) -> Outcome {
     let grown = peak.load(Ordering::Relaxed).saturating_sub(before);
 
     relay.stall(false);
-    drop(streams);
+    drop((streams, read));
     let mut recovering = JoinSet::new();
     for (session, sent) in left {
         recovering.spawn(async move {

@@ -21,6 +21,7 @@ async fn those_that_stop_reading_cost_a_bounded_amount_and_only_themselves() {
     let plan = Plan {
         sessions,
         stalled: sessions / 10,
+        stops: true,
         time: Duration::from_secs(setting("INCIDENT_SECONDS", 8)),
         pace: Duration::from_millis(250),
         answer: 100_000,

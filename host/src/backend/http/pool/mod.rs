@@ -276,3 +276,6 @@ impl fmt::Debug for Body {
         f.debug_struct("Body").field("incoming", &self.incoming).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
