@@ -35,9 +35,7 @@ pub struct HttpClient {
 /// A URL of a backend, and the connections that lead there. Never printed: it may hold a secret.
 #[derive(Clone)]
 pub struct Address {
-    uri: Uri,
-    /// In origin-form (RFC 9112, 3.2.1).
-    path: Uri,
+    path: PathAndQuery,
     origin: Arc<Origin>,
 }
 
@@ -80,7 +78,7 @@ impl HttpClient {
                 .or_insert_with(|| Arc::new(Origin::new(&scheme, &authority, self.connector.clone())))
                 .clone(),
         };
-        Address::new(uri.clone(), origin)
+        Address::new(uri, origin)
     }
 
     /// Sends a request and waits for the head of the response. Dropping the future, or the body of the response before its end,
@@ -95,13 +93,8 @@ impl HttpClient {
 }
 
 impl Address {
-    fn new(uri: Uri, origin: Arc<Origin>) -> Address {
-        let path = uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-        Address { uri, path: Uri::from(path), origin }
-    }
-
-    pub fn uri(&self) -> &Uri {
-        &self.uri
+    fn new(uri: &Uri, origin: Arc<Origin>) -> Address {
+        Address { path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")), origin }
     }
 
     /// The header `Host` of its requests. Headers that have it already are not made larger for each request.
@@ -112,7 +105,8 @@ impl Address {
     async fn send(&self, method: Method, headers: &HeaderMap, body: &Wire) -> Result<Response<Body>, SendError> {
         let mut request = Request::new(WireBody::from(body.clone()));
         *request.method_mut() = method;
-        *request.uri_mut() = self.path.clone();
+        // In origin-form (RFC 9112, 3.2.1).
+        *request.uri_mut() = Uri::from(self.path.clone());
         *request.headers_mut() = headers.clone();
         request.headers_mut().entry(HOST).or_insert_with(|| self.host().clone());
         self.origin.request(request).await
@@ -143,11 +137,11 @@ async fn follow(
     headers: &HeaderMap,
     body: &Wire,
 ) -> Result<Response<Body>, SendError> {
-    let mut uri = from.uri.clone();
+    let mut uri = from.origin.url(&from.path);
     for _ in 0..MAX_REDIRECTS {
         uri = redirect(&uri, &response)?;
         // Of the same origin, or it would have been refused.
-        response = Address::new(uri.clone(), from.origin.clone()).send(method.clone(), headers, body).await?;
+        response = Address::new(&uri, from.origin.clone()).send(method.clone(), headers, body).await?;
         if !is_redirect(&response) {
             return Ok(response);
         }

@@ -7,7 +7,7 @@
 use super::body::WireBody;
 use super::client::{SendError, root};
 use bytes::Bytes;
-use http::uri::{Authority, Scheme};
+use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderValue, Request, Response, Uri};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -86,6 +86,13 @@ impl Origin {
         }
     }
 
+    /// The absolute URL of something there.
+    pub fn url(&self, path: &PathAndQuery) -> Uri {
+        let mut parts = self.uri.clone().into_parts();
+        parts.path_and_query = Some(path.clone());
+        Uri::from_parts(parts).unwrap_or_else(|_| self.uri.clone())
+    }
+
     /// What the header `Host` of its requests says (RFC 9110, 7.2).
     pub fn host(&self) -> &HeaderValue {
         &self.host
@@ -106,7 +113,11 @@ impl Origin {
                     let (head, incoming) = response.into_parts();
                     let mut body = Body { incoming, line: Some((line, self.clone())) };
                     if http_body::Body::is_end_stream(&body.incoming) {
-                        poll_fn(|cx| Poll::Ready(body.release(cx))).await;
+                        poll_fn(|cx| {
+                            body.release(cx);
+                            Poll::Ready(())
+                        })
+                        .await;
                     }
                     return Ok(Response::from_parts(head, body));
                 }
