@@ -47,6 +47,8 @@ pub struct Inner {
     pub lost: Notify,
     /// Somebody wants an upstream that is down.
     pub demand: Notify,
+    /// Begins anywhere, so that no other session has requests with the same ids: a response that a confused server gives to the wrong
+    /// one is not taken for its answer.
     next_id: AtomicU64,
     /// Calls that take progress from other streams (HTTP only).
     pub tokens: Mutex<HashMap<u64, mpsc::Sender<CallEvent>>>,
@@ -62,6 +64,11 @@ pub struct Inner {
     /// Everything ends now.
     pub kill: CancellationToken,
     pub tasks: TaskTracker,
+}
+
+/// Not above 2^30: there are servers that read ids into 32 bits.
+fn first_id() -> u64 {
+    u64::from(getrandom::u32().unwrap_or(1) >> 2).max(1)
 }
 
 /// Where the upstream is.
@@ -98,7 +105,7 @@ impl Inner {
             lost_epoch: AtomicU64::new(0),
             lost: Notify::new(),
             demand: Notify::new(),
-            next_id: AtomicU64::new(1),
+            next_id: AtomicU64::new(first_id()),
             tokens: Mutex::default(),
             questions: Questions::default(),
             restore: Mutex::default(),

@@ -599,3 +599,24 @@ async fn sixteen_mebibytes_pass_as_json_and_as_an_event() {
         assert!(started.elapsed() < Duration::from_secs(8), "{name}: {:?}", started.elapsed());
     }
 }
+
+/// Two sessions at one server.
+#[tokio::test]
+async fn requests_of_two_sessions_have_different_ids() {
+    let server = Server::start(|x| {
+        Box::pin(async move {
+            if !usual(x, "s1").await {
+                x.result("{}").await;
+            }
+        })
+    })
+    .await;
+    for _ in 0..4 {
+        let (up, _inbox) = open(streamable(&server));
+        run(&up, tool("t")).await.unwrap();
+        run(&up, tool("t")).await.unwrap();
+    }
+    let ids: std::collections::HashSet<u64> = server.with("tools/call").iter().map(|seen| seen.id().parse().unwrap()).collect();
+    assert_eq!(ids.len(), 8);
+    assert!(ids.iter().all(|id| *id < 1 << 31), "{ids:?}");
+}

@@ -20,6 +20,8 @@ enum Manner {
     Close,
     /// Answers with a mebibyte.
     Large,
+    /// Answers with one answer too many, at once or after a while.
+    Twice(Duration),
 }
 
 #[derive(Default)]
@@ -79,10 +81,18 @@ async fn serve(mut socket: Socket, manner: Manner, counts: &Counts) {
         let answer = match manner {
             Manner::Close => return,
             Manner::Large => format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{}", 1 << 20, "x".repeat(1 << 20)),
+            _ if counts.requests.load(Ordering::SeqCst) > 1 => "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nlater".to_owned(),
             _ => "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n".to_owned(),
         };
+        let answer = if let Manner::Twice(Duration::ZERO) = manner { answer.repeat(2) } else { answer };
         if socket.write_all(answer.as_bytes()).await.is_err() || matches!(manner, Manner::AnswerAndClose) {
             return;
+        }
+        if let Manner::Twice(after) = manner
+            && !after.is_zero()
+        {
+            tokio::time::sleep(after).await;
+            let _ = socket.write_all(answer.as_bytes()).await;
         }
     }
 }
@@ -99,13 +109,13 @@ async fn text(response: Response<Body>) -> Bytes {
 async fn a_connection_is_used_again_when_its_response_was_read() {
     let (at, counts) = server(Manner::Answer).await;
     for _ in 0..3 {
-        assert_eq!(text(post(&at).await.unwrap()).await, "ok");
+        text(post(&at).await.unwrap()).await;
     }
     assert_eq!(counts.of(), (1, 3));
     // Two at once need two, and the next two have both.
     for _ in 0..2 {
         let (one, two) = tokio::join!(post(&at), post(&at));
-        assert_eq!((text(one.unwrap()).await, text(two.unwrap()).await), ("ok".into(), "ok".into()));
+        assert_eq!((text(one.unwrap()).await, text(two.unwrap()).await), ("later".into(), "later".into()));
     }
     assert_eq!(counts.of(), (2, 7));
 }
@@ -114,7 +124,7 @@ async fn a_connection_is_used_again_when_its_response_was_read() {
 async fn a_kept_connection_that_was_closed_costs_no_request() {
     let (at, counts) = server(Manner::AnswerAndClose).await;
     for n in 1..=5 {
-        assert_eq!(text(post(&at).await.unwrap()).await, "ok");
+        assert_eq!(text(post(&at).await.unwrap()).await, if n == 1 { "ok" } else { "later" });
         counts.closed(n).await;
         assert_eq!(counts.of(), (n, n));
     }
@@ -162,6 +172,19 @@ async fn what_is_idle_for_too_long_is_closed() {
     let (at, counts) = server(Manner::Answer).await;
     assert_eq!(text(post(&at).await.unwrap()).await, "ok");
     counts.closed(1).await;
-    assert_eq!(text(post(&at).await.unwrap()).await, "ok");
+    assert_eq!(text(post(&at).await.unwrap()).await, "later");
     assert_eq!(counts.of(), (2, 2));
+}
+
+/// Responses have no names: what a server says too much must never be taken for the response to the next request, which may be another
+/// session's.
+#[tokio::test]
+async fn a_response_too_many_is_nobodys() {
+    for after in [Duration::ZERO, Duration::from_millis(20)] {
+        let (at, counts) = server(Manner::Twice(after)).await;
+        assert_eq!(text(post(&at).await.unwrap()).await, "ok");
+        tokio::time::sleep(5 * after).await;
+        assert_eq!(text(post(&at).await.unwrap()).await, "later", "{after:?}");
+        assert_eq!(counts.of(), (2, 2));
+    }
 }
