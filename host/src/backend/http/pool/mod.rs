@@ -1,8 +1,9 @@
 //! Connections to one origin over HTTP/1.1, kept for the next request.
 //!
 //! A connection has no task of its own: who waits for its response drives it, in the task that waits. So a call goes through no queue, and a
-//! response is read no faster than it is asked for. A connection that is kept is driven by nobody; it is looked at before it is used
-//! again, and closed when it was not used for `IDLE`. Knows nothing of methods, redirects and messages.
+//! response is read no faster than it is asked for. A connection that is kept is driven by nobody; what became of it is found out with the
+//! next request, before a byte of that is written, and it is closed when it was not used for `IDLE`. Knows nothing of methods, redirects
+//! and messages.
 
 use super::body::WireBody;
 use super::client::{SendError, root};
@@ -103,7 +104,7 @@ impl Origin {
     pub async fn request(self: &Arc<Self>, mut request: Request<WireBody>) -> Result<Response<Body>, SendError> {
         let mut stale = 0;
         loop {
-            let kept = if stale < STALE { poll_fn(|cx| Poll::Ready(self.take(cx))).await } else { None };
+            let kept = if stale < STALE { self.take() } else { None };
             let (mut line, is_new) = match kept {
                 Some(line) => (line, false),
                 None => (Box::new(Box::pin(self.connect()).await?), true),
@@ -138,15 +139,12 @@ impl Origin {
         Ok(Line { sender, driver: Some(driver) })
     }
 
-    /// One that was kept and is open still.
-    fn take(&self, cx: &mut Context<'_>) -> Option<Box<Line>> {
-        loop {
-            let (mut line, since) = self.lock().kept.pop_back()?;
-            // Of one that is too old the older ones are left to the sweep.
-            if since.elapsed() < IDLE && line.is_idle(cx) {
-                return Some(line);
-            }
-        }
+    /// One that was kept. The server may have closed it, or said what nobody asked for: hyper reads before it writes, and gives the
+    /// request back then.
+    fn take(&self) -> Option<Box<Line>> {
+        let (line, since) = self.lock().kept.pop_back()?;
+        // What is too old is closed here, and the older ones by the sweep.
+        (since.elapsed() < IDLE).then_some(line)
     }
 
     fn keep(self: &Arc<Self>, line: Box<Line>) {
@@ -203,8 +201,7 @@ impl Line {
         }
     }
 
-    fn is_idle(&mut self, cx: &mut Context<'_>) -> bool {
-        self.drive(cx);
+    fn is_idle(&self) -> bool {
         self.driver.is_some() && self.sender.is_ready()
     }
 
@@ -238,7 +235,10 @@ impl Body {
     /// At the end of the response: keeps the connection, if it can be used again.
     fn release(&mut self, cx: &mut Context<'_>) {
         let Some((mut line, origin)) = self.line.take() else { return };
-        if line.driver.is_some() && line.sender.is_ready() || line.is_idle(cx) {
+        if !line.is_idle() {
+            line.drive(cx);
+        }
+        if line.is_idle() {
             origin.keep(line);
         }
     }
