@@ -11,8 +11,9 @@
 use super::backoff::Backoff;
 use super::error::BackendError;
 use super::http::link::Refusal;
-use super::inner::{DEMAND, Inner, Phase, lock};
+use super::inner::{DEMAND, Inner};
 use super::link::{Link, Wiring};
+use super::phase::Phase;
 use super::restore;
 use super::target::{HttpTransport, Target};
 use super::{FromServer, ServerHello, modern, pipe, stdio};
@@ -47,7 +48,7 @@ async fn connect(inner: &Arc<Inner>) {
     loop {
         epoch += 1;
         let tried = Instant::now();
-        inner.phase.send_replace(match &lost {
+        inner.phase.set(match &lost {
             Some(link) => Phase::Renewing(link.clone()),
             None => Phase::Connecting,
         });
@@ -57,14 +58,14 @@ async fn connect(inner: &Arc<Inner>) {
             Attempt::Up(link) => link,
             Attempt::Failed(why) => {
                 lost = None;
-                if !down(inner, why, tried, backoff.wait()).await {
+                if !Box::pin(down(inner, why, tried, backoff.wait())).await {
                     return;
                 }
                 continue;
             }
         };
         tracing::info!(backend = %inner.backend.name, session = %inner.hello.session_tag, version = %link.hello.version, renewed = lost.is_some(), "connected");
-        inner.phase.send_replace(Phase::Up(link.clone()));
+        inner.phase.set(Phase::Up(link.clone()));
         let ended = tokio::select! {
             () = inner.stop.cancelled() => return Box::pin(end(inner, &link)).await,
             () = is_lost(inner, epoch) => None,
@@ -77,7 +78,7 @@ async fn connect(inner: &Arc<Inner>) {
             None => lost = Some(link),
             Some(why) => {
                 lost = None;
-                if !down(inner, why, tried, backoff.wait()).await {
+                if !Box::pin(down(inner, why, tried, backoff.wait())).await {
                     return;
                 }
             }
@@ -98,7 +99,7 @@ async fn attempt(inner: &Arc<Inner>, epoch: u64, transport: &mut Option<HttpTran
     let result = tokio::select! {
         result = &mut attempt => result,
         () = inner.stop.cancelled() => {
-            inner.phase.send_replace(Phase::Closed);
+            inner.phase.set(Phase::Closed);
             // An initialize that has left would leave a session behind, so its answer is still waited for.
             if let (Target::Http { .. }, Ok(Ok(link))) = (&inner.backend.target, tokio::time::timeout(END, attempt).await) {
                 end(inner, &link).await;
@@ -177,7 +178,7 @@ async fn restore(inner: &Arc<Inner>, link: &Arc<Link>) {
     if link.hello.version.is_modern() {
         return modern::begin(inner, link);
     }
-    let requests = lock(&inner.restore).requests();
+    let requests = inner.restore.look(|restore| restore.requests()).unwrap_or_default();
     if requests.is_empty() {
         return;
     }
@@ -208,7 +209,7 @@ async fn restore(inner: &Arc<Inner>, link: &Arc<Link>) {
 /// Down until the wait is over or somebody wants it. False when stopped.
 async fn down(inner: &Inner, why: Arc<str>, tried: Instant, wait: Duration) -> bool {
     let next = Instant::now() + wait;
-    inner.phase.send_replace(Phase::Down { why, tried, next });
+    inner.phase.set(Phase::Down { why, tried, next });
     let demanded = async {
         loop {
             inner.demand.notified().await;
@@ -221,7 +222,7 @@ async fn down(inner: &Inner, why: Arc<str>, tried: Instant, wait: Duration) -> b
         () = tokio::time::sleep_until(next) => true,
         () = demanded => true,
         () = inner.stop.cancelled() => {
-            inner.phase.send_replace(Phase::Closed);
+            inner.phase.set(Phase::Closed);
             false
         }
     }
@@ -235,7 +236,7 @@ async fn is_lost(inner: &Inner, epoch: u64) {
 
 /// The orderly end of a connection.
 async fn end(inner: &Arc<Inner>, link: &Link) {
-    inner.phase.send_replace(Phase::Closed);
+    inner.phase.set(Phase::Closed);
     let _ = tokio::time::timeout(END, async {
         match &link.wiring {
             Wiring::Http(http) => http.delete(inner).await,
@@ -251,31 +252,29 @@ async fn end(inner: &Arc<Inner>, link: &Link) {
 
 /// Tells the session of each change between up and down. Apart from the connecting task, which must not wait for a full inbox.
 async fn announce(inner: &Arc<Inner>) {
-    let mut phase = inner.phase.subscribe();
+    let mut seen = 0;
     let mut said: Option<Result<Arc<ServerHello>, Arc<str>>> = None;
     let telling = async {
         loop {
-            let now = match &*phase.borrow_and_update() {
-                Phase::Up(link) => Some(Ok(link.hello.clone())),
-                Phase::Down { why, .. } => Some(Err(why.clone())),
+            let now = inner.phase.after(&mut seen, |phase| match phase {
+                Phase::Up(link) => Some(Some(Ok(link.hello.clone()))),
+                Phase::Down { why, .. } => Some(Some(Err(why.clone()))),
                 Phase::Connecting | Phase::Renewing(_) => None,
-                Phase::Closed => return,
-            };
-            match (now, &said) {
+                Phase::Closed => Some(None),
+            });
+            match (now.await, &said) {
+                (None, _) => return,
                 // A silent renewal, unless the server is not what it was.
                 (Some(Ok(hello)), Some(Ok(before))) if *before == hello => {}
-                (Some(Err(_)), Some(Err(_))) | (None, _) => {}
+                (Some(Err(_)), Some(Err(_))) => {}
                 (Some(Ok(hello)), _) => {
                     said = Some(Ok(hello.clone()));
-                    inner.tell(FromServer::Up(hello)).await;
+                    Box::pin(inner.tell(FromServer::Up(hello))).await;
                 }
                 (Some(Err(why)), _) => {
                     said = Some(Err(why.clone()));
-                    inner.tell(FromServer::Down(why)).await;
+                    Box::pin(inner.tell(FromServer::Down(why))).await;
                 }
-            }
-            if phase.changed().await.is_err() {
-                return;
             }
         }
     };

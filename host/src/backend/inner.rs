@@ -4,6 +4,7 @@ use super::error::BackendError;
 use super::handshake;
 use super::link::Link;
 use super::modern::Modern;
+use super::phase::{Phase, Phases};
 use super::pipe::Pipe;
 use super::restore::Restore;
 use super::target::Backend;
@@ -11,12 +12,13 @@ use super::waits::Questions;
 use super::{CallEvent, FromServer, Hello, Inbox};
 use crate::admission::Room;
 use crate::protocol::{Notification, RequestId, Response, Wire};
+use crate::rare::Rare;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -40,7 +42,7 @@ pub struct Inner {
     inbox: Inbox,
     /// Where large messages get their room from that belong to no call.
     pub room: Option<Room>,
-    pub phase: watch::Sender<Phase>,
+    pub phase: Phases,
     /// The latest connection whose session the backend has lost.
     pub lost_epoch: AtomicU64,
     /// Wakes the connecting task after `lost_epoch` has changed.
@@ -49,9 +51,9 @@ pub struct Inner {
     pub demand: Notify,
     next_id: AtomicU64,
     /// Calls that take progress from other streams (HTTP only).
-    pub tokens: Mutex<HashMap<u64, mpsc::Sender<CallEvent>>>,
+    pub tokens: Rare<HashMap<u64, mpsc::Sender<CallEvent>>>,
     pub questions: Questions,
-    pub restore: Mutex<Restore>,
+    pub restore: Rare<Restore>,
     pub listening: AtomicBool,
     /// Only where the server is of 2026-07-28.
     modern: OnceLock<Box<Modern>>,
@@ -62,23 +64,6 @@ pub struct Inner {
     /// Everything ends now.
     pub kill: CancellationToken,
     pub tasks: TaskTracker,
-}
-
-/// Where the upstream is.
-#[derive(Clone, Debug)]
-pub enum Phase {
-    Connecting,
-    Up(Arc<Link>),
-    /// The backend has lost the session of this connection; a new one is being made.
-    Renewing(Arc<Link>),
-    Down {
-        why: Arc<str>,
-        /// When the last attempt began.
-        tried: Instant,
-        /// When the next one is due.
-        next: Instant,
-    },
-    Closed,
 }
 
 #[derive(Debug)]
@@ -94,14 +79,14 @@ impl Inner {
             hello,
             inbox,
             room,
-            phase: watch::Sender::new(Phase::Connecting),
+            phase: Phases::new(),
             lost_epoch: AtomicU64::new(0),
             lost: Notify::new(),
             demand: Notify::new(),
             next_id: AtomicU64::new(1),
-            tokens: Mutex::default(),
+            tokens: Rare::default(),
             questions: Questions::default(),
-            restore: Mutex::default(),
+            restore: Rare::default(),
             listening: AtomicBool::new(false),
             modern: OnceLock::new(),
             pongs: Arc::new(Semaphore::new(PONGS)),
@@ -142,27 +127,24 @@ impl Inner {
 
     /// The present connection; waits while one is being made, and asks for one where it is down.
     pub async fn ready(&self, limit: Duration) -> Result<Arc<Link>, BackendError> {
-        let mut phase = self.phase.subscribe();
+        if let Some(link) = self.phase.look(Phase::up) {
+            return Ok(link);
+        }
         let mut asked = false;
-        let waiting = async {
-            loop {
-                match &*phase.borrow_and_update() {
-                    Phase::Up(link) => return Ok(link.clone()),
-                    Phase::Connecting | Phase::Renewing(_) => asked = true,
-                    Phase::Down { tried, .. } if !asked && tried.elapsed() >= DEMAND => {
-                        asked = true;
-                        self.demand.notify_one();
-                    }
-                    Phase::Down { why, next, .. } => {
-                        return Err(self.unavailable(&**why, Some(next.saturating_duration_since(Instant::now()))));
-                    }
-                    Phase::Closed => return Err(BackendError::Closed),
-                }
-                if phase.changed().await.is_err() {
-                    return Err(BackendError::Closed);
-                }
+        let waiting = self.phase.until(|phase| match phase {
+            Phase::Up(link) => Some(Ok(link.clone())),
+            Phase::Connecting | Phase::Renewing(_) => {
+                asked = true;
+                None
             }
-        };
+            Phase::Down { tried, .. } if !asked && tried.elapsed() >= DEMAND => {
+                asked = true;
+                self.demand.notify_one();
+                None
+            }
+            Phase::Down { why, next, .. } => Some(Err(self.unavailable(&**why, Some(next.saturating_duration_since(Instant::now()))))),
+            Phase::Closed => Some(Err(BackendError::Closed)),
+        });
         tokio::time::timeout(limit, waiting)
             .await
             .unwrap_or_else(|_| Err(self.unavailable(format!("not connected within {limit:?}"), None)))
@@ -170,40 +152,38 @@ impl Inner {
 
     /// The present connection, without waiting.
     pub fn connected(&self) -> Result<Arc<Link>, BackendError> {
-        match &*self.phase.borrow() {
+        self.phase.look(|phase| match phase {
             Phase::Up(link) | Phase::Renewing(link) => Ok(link.clone()),
             Phase::Connecting => Err(self.unavailable("not connected yet", None)),
             Phase::Down { why, .. } => Err(self.unavailable(&**why, None)),
             Phase::Closed => Err(BackendError::Closed),
-        }
+        })
     }
 
     /// Waits for a connection for as long as it takes.
     pub async fn up(&self) -> Result<Arc<Link>, BackendError> {
-        let mut phase = self.phase.subscribe();
-        let up = phase.wait_for(|p| matches!(p, Phase::Up(_) | Phase::Closed)).await;
-        match up.as_deref() {
-            Ok(Phase::Up(link)) => Ok(link.clone()),
-            _ => Err(BackendError::Closed),
-        }
+        let up = |phase: &Phase| match phase {
+            Phase::Up(link) => Some(Ok(link.clone())),
+            Phase::Closed => Some(Err(BackendError::Closed)),
+            _ => None,
+        };
+        self.phase.until(up).await
     }
 
     /// Waits until the connection `epoch` is not the present one any more.
     pub async fn until_not(&self, epoch: u64) {
-        let mut phase = self.phase.subscribe();
-        let _ = phase.wait_for(|p| !matches!(p, Phase::Up(link) if link.epoch == epoch)).await;
+        self.phase.until(|p| (!matches!(p, Phase::Up(link) if link.epoch == epoch)).then_some(())).await;
     }
 
     /// Waits until there is, or is to be, another connection than `epoch`, which may not be the present one yet.
     pub async fn superseded(&self, epoch: u64) {
-        let mut phase = self.phase.subscribe();
-        let over = phase.wait_for(|p| match p {
+        let over = |phase: &Phase| match phase {
             Phase::Connecting => false,
             Phase::Up(link) => link.epoch > epoch,
             Phase::Renewing(link) => link.epoch >= epoch,
             Phase::Down { .. } | Phase::Closed => true,
-        });
-        let _ = over.await;
+        };
+        self.phase.until(|phase| over(phase).then_some(())).await;
     }
 
     /// The backend does not know the session of `epoch` any more.
@@ -214,21 +194,16 @@ impl Inner {
 
     /// Reports the session of `epoch` as lost and waits for the next one. All who wait share one attempt.
     pub async fn renew(&self, epoch: u64) -> Result<Arc<Link>, BackendError> {
-        let mut phase = self.phase.subscribe();
         self.lost(epoch);
-        loop {
-            match &*phase.borrow_and_update() {
-                Phase::Up(link) if link.epoch > epoch => return Ok(link.clone()),
-                Phase::Down { why, .. } => {
-                    return Err(self.unavailable(format!("its session was lost, and a new one could not be made: {why}"), None));
-                }
-                Phase::Closed => return Err(BackendError::Closed),
-                _ => {}
+        let renewed = |phase: &Phase| match phase {
+            Phase::Up(link) if link.epoch > epoch => Some(Ok(link.clone())),
+            Phase::Down { why, .. } => {
+                Some(Err(self.unavailable(format!("its session was lost, and a new one could not be made: {why}"), None)))
             }
-            if phase.changed().await.is_err() {
-                return Err(BackendError::Closed);
-            }
-        }
+            Phase::Closed => Some(Err(BackendError::Closed)),
+            _ => None,
+        };
+        self.phase.until(renewed).await
     }
 
     /// Puts something into the session's inbox; waits while it is full. What is large waits until it is empty: one at a time.
@@ -238,17 +213,12 @@ impl Inner {
             FromServer::Request(request) => request.raw.len(),
             FromServer::Up(_) | FromServer::Down(_) => 0,
         };
-        let places = if bytes > LARGE { self.inbox.max_capacity() } else { 1 };
-        if let Ok(mut reserved) = self.inbox.reserve_many(places).await
-            && let Some(place) = reserved.next()
-        {
-            place.send(what);
-        }
+        self.inbox.put(what, bytes > LARGE).await;
     }
 
     /// Hands progress to the call that it is of, when it came on another stream than the call's.
     pub fn progress_aside(&self, token: u64, message: Notification, token_at: Range<usize>) {
-        let sender = lock(&self.tokens).get(&token).cloned();
+        let sender = self.tokens.look(|tokens| tokens.get(&token).cloned()).flatten();
         let given = sender.map(|s| s.try_send(CallEvent::Progress { message, token_at }).is_ok());
         if given != Some(true) {
             tracing::debug!(backend = %self.backend.name, session = %self.hello.session_tag, known = given.is_some(), "progress was dropped");

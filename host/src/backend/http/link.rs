@@ -89,7 +89,8 @@ impl HttpLink {
     pub async fn open(inner: &Arc<Inner>, mut link: HttpLink, epoch: u64) -> Result<Link, Refusal> {
         let id = inner.next_id();
         let response = link.post(inner, &handshake::initialize(&inner.hello, id)).await?;
-        let session = response.headers().get(headers::SESSION_ID).cloned();
+        // Copied: what the connection read it with would stay with the session.
+        let session = response.headers().get(headers::SESSION_ID).and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
         let status = response.status();
         let refused = |error, other_era| Err(Refusal { error, status: (!status.is_success()).then_some(status), other_era });
         let response = match link.head(inner, id, response).await {
