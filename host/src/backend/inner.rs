@@ -1,5 +1,6 @@
 //! What the tasks and calls of one upstream share: its phase, its numbers, what outlives a connection, and the way to the inbox.
 
+use super::connect::{self, Keeper, Told};
 use super::error::BackendError;
 use super::handshake;
 use super::link::Link;
@@ -15,10 +16,10 @@ use crate::protocol::{Notification, RequestId, Response, Wire};
 use crate::rare::Rare;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,9 +44,12 @@ pub struct Inner {
     /// Where large messages get their room from that belong to no call.
     pub room: Option<Room>,
     pub phase: Phases,
+    /// The connecting task, while it has nothing to do.
+    pub keeper: Keeper,
+    pub told: Mutex<Told>,
     /// The latest connection whose session the backend has lost.
     pub lost_epoch: AtomicU64,
-    /// Wakes the connecting task after `lost_epoch` has changed.
+    /// Wakes the connecting task after `lost_epoch` has changed, where it waits for the end of a pipe.
     pub lost: Notify,
     /// Somebody wants an upstream that is down.
     pub demand: Notify,
@@ -57,7 +61,8 @@ pub struct Inner {
     pub listening: AtomicBool,
     /// Only where the server is of 2026-07-28.
     modern: OnceLock<Box<Modern>>,
-    pongs: Arc<Semaphore>,
+    /// Answers to pings under way.
+    pongs: AtomicUsize,
     noise: Mutex<Noise>,
     /// No more calls; everything ends in an orderly way.
     pub stop: CancellationToken,
@@ -72,6 +77,15 @@ struct Noise {
     count: u32,
 }
 
+/// One that is counted in `pongs`.
+struct Pong(Arc<Inner>);
+
+impl Drop for Pong {
+    fn drop(&mut self) {
+        self.0.pongs.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Inner {
     pub fn new(backend: Arc<Backend>, hello: Arc<Hello>, inbox: Inbox, room: Option<Room>) -> Inner {
         Inner {
@@ -80,6 +94,8 @@ impl Inner {
             inbox,
             room,
             phase: Phases::new(),
+            keeper: Keeper::default(),
+            told: Mutex::default(),
             lost_epoch: AtomicU64::new(0),
             lost: Notify::new(),
             demand: Notify::new(),
@@ -89,7 +105,7 @@ impl Inner {
             restore: Rare::default(),
             listening: AtomicBool::new(false),
             modern: OnceLock::new(),
-            pongs: Arc::new(Semaphore::new(PONGS)),
+            pongs: AtomicUsize::new(0),
             noise: Mutex::new(Noise { since: Instant::now(), count: 0 }),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
@@ -187,13 +203,24 @@ impl Inner {
     }
 
     /// The backend does not know the session of `epoch` any more.
-    pub fn lost(&self, epoch: u64) {
+    pub fn lost(self: &Arc<Self>, epoch: u64) {
         self.lost_epoch.fetch_max(epoch, Ordering::AcqRel);
         self.lost.notify_one();
+        connect::wake(self);
+    }
+
+    pub fn is_lost(&self, epoch: u64) -> bool {
+        self.lost_epoch.load(Ordering::Acquire) >= epoch
+    }
+
+    /// No more calls; the connection is ended in an orderly way.
+    pub fn stop(self: &Arc<Self>) {
+        self.stop.cancel();
+        connect::wake(self);
     }
 
     /// Reports the session of `epoch` as lost and waits for the next one. All who wait share one attempt.
-    pub async fn renew(&self, epoch: u64) -> Result<Arc<Link>, BackendError> {
+    pub async fn renew(self: &Arc<Self>, epoch: u64) -> Result<Arc<Link>, BackendError> {
         self.lost(epoch);
         let renewed = |phase: &Phase| match phase {
             Phase::Up(link) if link.epoch > epoch => Some(Ok(link.clone())),
@@ -239,14 +266,16 @@ impl Inner {
         self.answer_ping(async move { pipe.send(&inner, message).await });
     }
 
-    fn answer_ping(&self, answer: impl Future<Output = Result<(), BackendError>> + Send + 'static) {
-        let Ok(permit) = self.pongs.clone().try_acquire_owned() else {
+    fn answer_ping(self: &Arc<Self>, answer: impl Future<Output = Result<(), BackendError>> + Send + 'static) {
+        let before = self.pongs.fetch_add(1, Ordering::Relaxed);
+        let counted = Pong(self.clone());
+        if before >= PONGS {
             self.noise("a ping was not answered: there are too many");
             return;
-        };
+        }
         self.spawn(async move {
             let _ = tokio::time::timeout(SEND, answer).await;
-            drop(permit);
+            drop(counted);
         });
     }
 

@@ -1,12 +1,13 @@
 //! What one session has found out about a backend and the others need not find out again: the eras that it speaks, and lists that it
-//! allows to be shared.
+//! allows to be shared. And headers that go out in many sessions.
 //!
 //! Shared by all sessions of a backend. Holds nothing that a session said, and no result that is not for everybody. What it knows
 //! of eras is a property of the server (2026-07-28 versioning, "Backward Compatibility"), and is doubted when the server contradicts it.
 
 use super::inner::lock;
 use super::modern::cache::Cache;
-use std::sync::{Arc, Mutex};
+use http::HeaderMap;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -14,6 +15,9 @@ use tokio::time::Instant;
 const AGAIN: Duration = Duration::from_secs(5);
 /// Entries and bytes of the lists that all sessions of a backend share.
 const SHARED: (usize, usize) = (256, 4 << 20);
+
+/// Sets of headers that sessions share: one for each revision, as long as the configuration is the same.
+const HEADERS: usize = 16;
 
 /// How a conversation with a server begins, and what each request says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +43,13 @@ pub struct Known(Arc<State>);
 struct State {
     eras: Mutex<(Eras, Option<Instant>)>,
     lists: Cache,
+    /// Sets of headers that are in use.
+    headers: Mutex<Vec<Weak<HeaderMap>>>,
 }
 
 impl Default for Known {
     fn default() -> Self {
-        Known(Arc::new(State { eras: Mutex::default(), lists: Cache::new(SHARED.0, SHARED.1) }))
+        Known(Arc::new(State { eras: Mutex::default(), lists: Cache::new(SHARED.0, SHARED.1), headers: Mutex::default() }))
     }
 }
 
@@ -90,6 +96,19 @@ impl Known {
             self.0.lists.clear();
         }
         true
+    }
+
+    /// The one of all equal sets of headers that are in use, none of which may name a session.
+    pub fn headers(&self, of: Arc<HeaderMap>) -> Arc<HeaderMap> {
+        let mut known = lock(&self.0.headers);
+        if let Some(one) = known.iter().filter_map(Weak::upgrade).find(|one| *one == of) {
+            return one;
+        }
+        known.retain(|set| set.strong_count() > 0);
+        if known.len() < HEADERS {
+            known.push(Arc::downgrade(&of));
+        }
+        of
     }
 
     /// Lists that are for everybody.

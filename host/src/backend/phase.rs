@@ -61,21 +61,23 @@ impl Phases {
         at(&lock(&self.now).1)
     }
 
-    /// Waits for a phase that `at` has something to say of; the present one is the first that it is asked about.
-    pub async fn until<T>(&self, at: impl FnMut(&Phase) -> Option<T>) -> T {
-        self.after(&mut 0, at).await
+    /// The present phase, if it is not the one that was seen last.
+    pub fn newer(&self, seen: &mut u64) -> Option<Phase> {
+        let now = lock(&self.now);
+        (std::mem::replace(seen, now.0) != now.0).then(|| now.1.clone())
     }
 
-    /// As `until`, without those that were seen before: `seen` says how far that was. Cancel-safe.
-    pub async fn after<T>(&self, seen: &mut u64, mut at: impl FnMut(&Phase) -> Option<T>) -> T {
+    /// Waits for a phase that `at` has something to say of; the present one is the first that it is asked about.
+    pub async fn until<T>(&self, mut at: impl FnMut(&Phase) -> Option<T>) -> T {
+        let mut seen = 0;
         loop {
             // Registered before the phase is looked at, so that no change is missed.
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             {
                 let now = lock(&self.now);
-                if now.0 != *seen {
-                    *seen = now.0;
+                if now.0 != seen {
+                    seen = now.0;
                     if let Some(said) = at(&now.1) {
                         return said;
                     }
@@ -97,24 +99,24 @@ mod tests {
         let waiting = {
             let phases = phases.clone();
             tokio::spawn(async move {
-                let (mut seen, mut asked) = (0, 0);
-                let closed = phases.after(&mut seen, |phase| {
+                let mut asked = 0;
+                let closed = phases.until(|phase| {
                     asked += 1;
                     matches!(phase, Phase::Closed).then_some(())
                 });
                 closed.await;
-                (asked, seen)
+                asked
             })
         };
         tokio::time::sleep(Duration::from_millis(20)).await;
         phases.set(Phase::Down { why: "x".into(), tried: Instant::now(), next: Instant::now() });
         tokio::time::sleep(Duration::from_millis(20)).await;
         phases.set(Phase::Closed);
-        assert_eq!(waiting.await.unwrap(), (3, 3));
+        assert_eq!(waiting.await.unwrap(), 3);
         // The present one counts, once.
         phases.until(|phase| matches!(phase, Phase::Closed).then_some(())).await;
-        let mut seen = 3;
-        let again = phases.after(&mut seen, |_| Some(()));
-        assert!(tokio::time::timeout(Duration::from_millis(20), again).await.is_err());
+        let mut seen = 0;
+        assert!(matches!(phases.newer(&mut seen), Some(Phase::Closed)));
+        assert!(phases.newer(&mut seen).is_none());
     }
 }

@@ -38,7 +38,7 @@ impl Upstream {
     /// `room`: where large messages that belong to no call get their room from, and all that come out of a pipe.
     pub fn open(backend: Arc<Backend>, hello: Arc<Hello>, inbox: Inbox, room: Option<Room>) -> Arc<Upstream> {
         let inner = Arc::new(Inner::new(backend, hello, inbox, room));
-        inner.spawn(connect::run(inner.clone()));
+        connect::start(&inner);
         Arc::new(Upstream { inner })
     }
 
@@ -194,7 +194,7 @@ impl Upstream {
     /// what is left is ended by force. May be called again.
     pub async fn close(&self, limit: Duration) {
         let inner = &self.inner;
-        inner.stop.cancel();
+        inner.stop();
         inner.tasks.close();
         if tokio::time::timeout(limit, inner.tasks.wait()).await.is_err() {
             inner.kill.cancel();
@@ -205,7 +205,7 @@ impl Upstream {
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        self.inner.stop.cancel();
+        self.inner.stop();
     }
 }
 
