@@ -71,7 +71,7 @@ pub struct Table {
 struct Inner {
     names: Arc<Names>,
     /// By backend: what it lists has changed since. Shorter where nothing has.
-    stale: Vec<bool>,
+    stale: Box<[bool]>,
     /// What routers said about public names, since something changed.
     routed: Option<Box<HashMap<Arc<str>, Routed>>>,
     /// Moves with every change.
@@ -138,7 +138,7 @@ impl Default for Table {
     fn default() -> Self {
         /// What a session begins with.
         static NONE: LazyLock<Arc<Names>> = LazyLock::new(Arc::default);
-        let inner = Inner { names: NONE.clone(), stale: Vec::new(), routed: None, epoch: 0, lost: false };
+        let inner = Inner { names: NONE.clone(), stale: Box::default(), routed: None, epoch: 0, lost: false };
         Table { inner: Mutex::new(inner), told: AtomicBool::new(false) }
     }
 }
@@ -329,8 +329,7 @@ impl Inner {
         match self.stale.get_mut(backend) {
             Some(known) => *known = stale,
             None if stale && backend < self.names.shelves.len() => {
-                self.stale.resize(backend + 1, false);
-                self.stale[backend] = true;
+                self.stale = (0..=backend).map(|at| at == backend || self.stale.get(at).is_some_and(|stale| *stale)).collect();
             }
             None => {}
         }

@@ -25,7 +25,7 @@ pub use virtual_host::{LastNames, VirtualHost};
 
 use crate::admission::Ledger;
 use crate::backend::{ServerHello, State, Upstream};
-use crate::catalog::{Annotated, KINDS, Published, Table, Target};
+use crate::catalog::{Annotated, Published, Table, Target};
 use crate::protocol::{Request, Version};
 use crate::rare::Rare;
 use crate::telemetry::metrics::LevelGuard;
@@ -317,7 +317,9 @@ impl Session {
 
     /// What a backend lists of this kind has changed.
     pub fn list_changed(&self, kind: Kind, backend: usize) {
-        lock(&self.published).table(kind).changed(backend);
+        if let Some(table) = lock(&self.published).made_of(kind) {
+            table.changed(backend);
+        }
         if kind == Kind::Tool {
             self.annotated.forget(backend);
         }
@@ -326,13 +328,13 @@ impl Session {
     /// As `list_changed`, for everything that a backend lists.
     pub fn lists_changed(&self, backend: usize) {
         let published = lock(&self.published);
-        KINDS.iter().for_each(|kind| published.table(*kind).changed(backend));
+        published.made().for_each(|table| table.changed(backend));
     }
 
     /// A backend has come or gone: routers are asked anew.
     pub fn forget_routes(&self) {
         let published = lock(&self.published);
-        KINDS.iter().for_each(|kind| published.table(*kind).forget_routes());
+        published.made().for_each(|table| table.forget_routes());
     }
 
     /// Adds to what the client is to be told (bits below [`TELLING`]). True: nobody is at it, the caller has to see to it.

@@ -141,7 +141,11 @@ impl HttpLink {
             }
             result => result?,
         }
-        Ok(hello)
+        Ok(ServerHello {
+            capabilities: inner.backend.known.text(hello.capabilities),
+            server_info: inner.backend.known.text(hello.server_info),
+            ..hello
+        })
     }
 
     /// The same for requests of 2026-07-28, each of which adds the headers that repeat its own body.
