@@ -133,7 +133,7 @@ impl Call {
                 if response.ok
                     && let Some(memo) = self.memo.take()
                 {
-                    lock(&self.inner.restore).keep(memo);
+                    self.inner.restore.change(|restore| restore.keep(memo));
                 }
                 self.end();
             }
@@ -157,7 +157,7 @@ impl Call {
         self.done = true;
         self.aside = None;
         self.way = Way::over();
-        lock(&self.inner.tokens).remove(&self.id);
+        self.inner.tokens.look(|tokens| tokens.remove(&self.id));
         self.inner.questions.forget(&self.waits);
     }
 }

@@ -1,4 +1,5 @@
-//! How connections come and go: one task per upstream, so that there is never more than one attempt.
+//! How connections come and go: one task per upstream at most, so that there is never more than one attempt. While there is a connection that
+//! cannot end by itself there is no task, but what it would go on from: see [`Keeper`].
 //!
 //! ```text
 //!              ok                    session lost
@@ -11,15 +12,15 @@
 use super::backoff::Backoff;
 use super::error::BackendError;
 use super::http::link::Refusal;
-use super::inner::{DEMAND, Inner, Phase, lock};
+use super::inner::{DEMAND, Inner, lock};
 use super::link::{Link, Wiring};
+use super::phase::Phase;
 use super::restore;
 use super::target::{HttpTransport, Target};
 use super::{FromServer, ServerHello, modern, pipe, stdio};
 use ::http::StatusCode;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -34,50 +35,131 @@ const END: Duration = Duration::from_secs(5);
 /// A connection that lived so long was a good one: the next waits start small.
 const GOOD: Duration = Duration::from_secs(10);
 
-pub async fn run(inner: Arc<Inner>) {
-    tokio::join!(connect(&inner), announce(&inner));
+/// Where the connecting task is.
+#[derive(Debug, Default)]
+pub struct Keeper(Mutex<Option<Box<Course>>>);
+
+/// What it goes on from.
+#[derive(Debug)]
+pub struct Course {
+    backoff: Backoff,
+    /// Of the present connection, or the attempt.
+    epoch: u64,
+    /// When that began.
+    tried: Instant,
+    /// What was found out about the backend.
+    transport: Option<HttpTransport>,
+    /// The present connection.
+    link: Option<Arc<Link>>,
+    /// The one whose session the backend has lost.
+    lost: Option<Arc<Link>>,
+}
+
+/// What the session was told last of whether the backend is there.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// A task is at it.
+    telling: bool,
+    /// Up to which phase.
+    seen: u64,
+    said: Option<Result<Arc<ServerHello>, Arc<str>>>,
+}
+
+impl Keeper {
+    /// Keeps what the task goes on from until it is woken. Gives it back where there is something to do already.
+    fn stand_by(&self, course: Box<Course>, is_due: impl FnOnce(&Course) -> bool) -> Option<Box<Course>> {
+        // Under the lock, so that whoever wakes it meanwhile finds it, or is seen.
+        let mut standing = lock(&self.0);
+        if is_due(&course) {
+            return Some(course);
+        }
+        *standing = Some(course);
+        None
+    }
+
+    /// What the task goes on from, if there is none.
+    fn wake(&self) -> Option<Box<Course>> {
+        lock(&self.0).take()
+    }
+}
+
+/// Starts connecting.
+pub fn start(inner: &Arc<Inner>) {
+    let course = Course { backoff: Backoff::new(), epoch: 0, tried: Instant::now(), transport: None, link: None, lost: None };
+    inner.spawn(connect(inner.clone(), Box::new(course)));
+}
+
+/// Something has changed that the connecting task has to know: the session was lost, or the upstream stopped.
+pub fn wake(inner: &Arc<Inner>) {
+    // Where nothing can run any more nothing is left to be ended in order.
+    if tokio::runtime::Handle::try_current().is_ok()
+        && let Some(course) = inner.keeper.wake()
+    {
+        inner.spawn(connect(inner.clone(), course));
+    }
 }
 
 /// Keeps the upstream connected until it is stopped, and ends it then.
-async fn connect(inner: &Arc<Inner>) {
-    let mut backoff = Backoff::new();
-    let mut epoch = 0;
-    let mut transport = None;
-    let mut lost: Option<Arc<Link>> = None;
+async fn connect(inner: Arc<Inner>, mut course: Box<Course>) {
+    let inner = &inner;
     loop {
-        epoch += 1;
-        let tried = Instant::now();
-        inner.phase.send_replace(match &lost {
-            Some(link) => Phase::Renewing(link.clone()),
-            None => Phase::Connecting,
-        });
-        // Boxed: what an attempt needs is large, and an idle upstream is to be small.
-        let link = match Box::pin(attempt(inner, epoch, &mut transport)).await {
-            Attempt::Stopped => return,
-            Attempt::Up(link) => link,
-            Attempt::Failed(why) => {
-                lost = None;
-                if !down(inner, why, tried, backoff.wait()).await {
-                    return;
-                }
-                continue;
+        let link = match course.link.clone() {
+            Some(link) => link,
+            None => {
+                course.epoch += 1;
+                course.tried = Instant::now();
+                enter(
+                    inner,
+                    match &course.lost {
+                        Some(link) => Phase::Renewing(link.clone()),
+                        None => Phase::Connecting,
+                    },
+                );
+                // Boxed: what an attempt needs is large, and what waits for the end of a pipe is to be small.
+                let link = match Box::pin(attempt(inner, course.epoch, &mut course.transport)).await {
+                    Attempt::Stopped => return,
+                    Attempt::Up(link) => link,
+                    Attempt::Failed(why) => {
+                        course.lost = None;
+                        if !Box::pin(down(inner, why, course.tried, course.backoff.wait())).await {
+                            return;
+                        }
+                        continue;
+                    }
+                };
+                tracing::info!(backend = %inner.backend.name, session = %inner.hello.session_tag, version = %link.hello.version, renewed = course.lost.is_some(), "connected");
+                course.lost = None;
+                course.link = Some(link.clone());
+                enter(inner, Phase::Up(link.clone()));
+                link
             }
         };
-        tracing::info!(backend = %inner.backend.name, session = %inner.hello.session_tag, version = %link.hello.version, renewed = lost.is_some(), "connected");
-        inner.phase.send_replace(Phase::Up(link.clone()));
-        let ended = tokio::select! {
-            () = inner.stop.cancelled() => return Box::pin(end(inner, &link)).await,
-            () = is_lost(inner, epoch) => None,
-            why = link.ended() => Some(why),
+        let ended = match &link.wiring {
+            Wiring::Http(_) => {
+                let is_due = |course: &Course| inner.stop.is_cancelled() || inner.is_lost(course.epoch);
+                match inner.keeper.stand_by(course, is_due) {
+                    None => return,
+                    Some(back) => course = back,
+                }
+                None
+            }
+            Wiring::Pipe(pipe) => tokio::select! {
+                () = inner.stop.cancelled() => None,
+                () = lost(inner, course.epoch) => None,
+                why = pipe.ended() => Some(why),
+            },
         };
-        if tried.elapsed() >= GOOD {
-            backoff.reset();
+        let Some(link) = course.link.take() else { continue };
+        if inner.stop.is_cancelled() {
+            return Box::pin(end(inner, &link)).await;
+        }
+        if course.tried.elapsed() >= GOOD {
+            course.backoff.reset();
         }
         match ended {
-            None => lost = Some(link),
+            None => course.lost = Some(link),
             Some(why) => {
-                lost = None;
-                if !down(inner, why, tried, backoff.wait()).await {
+                if !Box::pin(down(inner, why, course.tried, course.backoff.wait())).await {
                     return;
                 }
             }
@@ -98,7 +180,7 @@ async fn attempt(inner: &Arc<Inner>, epoch: u64, transport: &mut Option<HttpTran
     let result = tokio::select! {
         result = &mut attempt => result,
         () = inner.stop.cancelled() => {
-            inner.phase.send_replace(Phase::Closed);
+            inner.phase.set(Phase::Closed);
             // An initialize that has left would leave a session behind, so its answer is still waited for.
             if let (Target::Http { .. }, Ok(Ok(link))) = (&inner.backend.target, tokio::time::timeout(END, attempt).await) {
                 end(inner, &link).await;
@@ -177,7 +259,7 @@ async fn restore(inner: &Arc<Inner>, link: &Arc<Link>) {
     if link.hello.version.is_modern() {
         return modern::begin(inner, link);
     }
-    let requests = lock(&inner.restore).requests();
+    let requests = inner.restore.look(|restore| restore.requests()).unwrap_or_default();
     if requests.is_empty() {
         return;
     }
@@ -206,9 +288,9 @@ async fn restore(inner: &Arc<Inner>, link: &Arc<Link>) {
 }
 
 /// Down until the wait is over or somebody wants it. False when stopped.
-async fn down(inner: &Inner, why: Arc<str>, tried: Instant, wait: Duration) -> bool {
+async fn down(inner: &Arc<Inner>, why: Arc<str>, tried: Instant, wait: Duration) -> bool {
     let next = Instant::now() + wait;
-    inner.phase.send_replace(Phase::Down { why, tried, next });
+    enter(inner, Phase::Down { why, tried, next });
     let demanded = async {
         loop {
             inner.demand.notified().await;
@@ -221,21 +303,21 @@ async fn down(inner: &Inner, why: Arc<str>, tried: Instant, wait: Duration) -> b
         () = tokio::time::sleep_until(next) => true,
         () = demanded => true,
         () = inner.stop.cancelled() => {
-            inner.phase.send_replace(Phase::Closed);
+            inner.phase.set(Phase::Closed);
             false
         }
     }
 }
 
-async fn is_lost(inner: &Inner, epoch: u64) {
-    while inner.lost_epoch.load(Ordering::Acquire) < epoch {
+async fn lost(inner: &Inner, epoch: u64) {
+    while !inner.is_lost(epoch) {
         inner.lost.notified().await;
     }
 }
 
 /// The orderly end of a connection.
 async fn end(inner: &Arc<Inner>, link: &Link) {
-    inner.phase.send_replace(Phase::Closed);
+    inner.phase.set(Phase::Closed);
     let _ = tokio::time::timeout(END, async {
         match &link.wiring {
             Wiring::Http(http) => http.delete(inner).await,
@@ -249,37 +331,47 @@ async fn end(inner: &Arc<Inner>, link: &Link) {
     .await;
 }
 
-/// Tells the session of each change between up and down. Apart from the connecting task, which must not wait for a full inbox.
-async fn announce(inner: &Arc<Inner>) {
-    let mut phase = inner.phase.subscribe();
-    let mut said: Option<Result<Arc<ServerHello>, Arc<str>>> = None;
-    let telling = async {
-        loop {
-            let now = match &*phase.borrow_and_update() {
-                Phase::Up(link) => Some(Ok(link.hello.clone())),
-                Phase::Down { why, .. } => Some(Err(why.clone())),
-                Phase::Connecting | Phase::Renewing(_) => None,
-                Phase::Closed => return,
-            };
-            match (now, &said) {
-                // A silent renewal, unless the server is not what it was.
-                (Some(Ok(hello)), Some(Ok(before))) if *before == hello => {}
-                (Some(Err(_)), Some(Err(_))) | (None, _) => {}
-                (Some(Ok(hello)), _) => {
-                    said = Some(Ok(hello.clone()));
-                    inner.tell(FromServer::Up(hello)).await;
-                }
-                (Some(Err(why)), _) => {
-                    said = Some(Err(why.clone()));
-                    inner.tell(FromServer::Down(why)).await;
-                }
-            }
-            if phase.changed().await.is_err() {
+/// Goes on to a phase, and has the session told.
+fn enter(inner: &Arc<Inner>, phase: Phase) {
+    let is_news = matches!(phase, Phase::Up(_) | Phase::Down { .. });
+    inner.phase.set(phase);
+    if is_news && !std::mem::replace(&mut lock(&inner.told).telling, true) {
+        let shared = inner.clone();
+        inner.spawn(async move {
+            shared.stop.run_until_cancelled(announce(&shared)).await;
+        });
+    }
+}
+
+/// Tells the session of each change between up and down. In a task of its own, because connecting must not wait for a full inbox.
+async fn announce(inner: &Inner) {
+    loop {
+        let news = {
+            let mut told = lock(&inner.told);
+            let Some(phase) = inner.phase.newer(&mut told.seen) else {
+                // Under the lock: whoever goes on to another phase meanwhile sees that nobody is at it.
+                told.telling = false;
                 return;
+            };
+            match (phase, &told.said) {
+                // A silent renewal, unless the server is not what it was.
+                (Phase::Up(link), Some(Ok(before))) if *before == link.hello => None,
+                (Phase::Up(link), _) => {
+                    told.said = Some(Ok(link.hello.clone()));
+                    Some(FromServer::Up(link.hello.clone()))
+                }
+                (Phase::Down { .. }, Some(Err(_))) => None,
+                (Phase::Down { why, .. }, _) => {
+                    told.said = Some(Err(why.clone()));
+                    Some(FromServer::Down(why))
+                }
+                (Phase::Connecting | Phase::Renewing(_) | Phase::Closed, _) => None,
             }
+        };
+        if let Some(news) = news {
+            inner.tell(news).await;
         }
-    };
-    inner.stop.run_until_cancelled(telling).await;
+    }
 }
 
 /// What a client may read of a failed attempt, without the backend's name, which the error around it has.

@@ -1,9 +1,11 @@
 //! What the tasks and calls of one upstream share: its phase, its numbers, what outlives a connection, and the way to the inbox.
 
+use super::connect::{self, Keeper, Told};
 use super::error::BackendError;
 use super::handshake;
 use super::link::Link;
 use super::modern::Modern;
+use super::phase::{Phase, Phases};
 use super::pipe::Pipe;
 use super::restore::Restore;
 use super::target::Backend;
@@ -11,12 +13,13 @@ use super::waits::Questions;
 use super::{CallEvent, FromServer, Hello, Inbox};
 use crate::admission::Room;
 use crate::protocol::{Notification, RequestId, Response, Wire};
+use crate::rare::Rare;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -40,10 +43,13 @@ pub struct Inner {
     inbox: Inbox,
     /// Where large messages get their room from that belong to no call.
     pub room: Option<Room>,
-    pub phase: watch::Sender<Phase>,
+    pub phase: Phases,
+    /// The connecting task, while it has nothing to do.
+    pub keeper: Keeper,
+    pub told: Mutex<Told>,
     /// The latest connection whose session the backend has lost.
     pub lost_epoch: AtomicU64,
-    /// Wakes the connecting task after `lost_epoch` has changed.
+    /// Wakes the connecting task after `lost_epoch` has changed, where it waits for the end of a pipe.
     pub lost: Notify,
     /// Somebody wants an upstream that is down.
     pub demand: Notify,
@@ -51,13 +57,14 @@ pub struct Inner {
     /// one is not taken for its answer.
     next_id: AtomicU64,
     /// Calls that take progress from other streams (HTTP only).
-    pub tokens: Mutex<HashMap<u64, mpsc::Sender<CallEvent>>>,
+    pub tokens: Rare<HashMap<u64, mpsc::Sender<CallEvent>>>,
     pub questions: Questions,
-    pub restore: Mutex<Restore>,
+    pub restore: Rare<Restore>,
     pub listening: AtomicBool,
     /// Only where the server is of 2026-07-28.
     modern: OnceLock<Box<Modern>>,
-    pongs: Arc<Semaphore>,
+    /// Answers to pings under way.
+    pongs: AtomicUsize,
     noise: Mutex<Noise>,
     /// No more calls; everything ends in an orderly way.
     pub stop: CancellationToken,
@@ -71,27 +78,19 @@ fn first_id() -> u64 {
     u64::from(getrandom::u32().unwrap_or(1) >> 2).max(1)
 }
 
-/// Where the upstream is.
-#[derive(Clone, Debug)]
-pub enum Phase {
-    Connecting,
-    Up(Arc<Link>),
-    /// The backend has lost the session of this connection; a new one is being made.
-    Renewing(Arc<Link>),
-    Down {
-        why: Arc<str>,
-        /// When the last attempt began.
-        tried: Instant,
-        /// When the next one is due.
-        next: Instant,
-    },
-    Closed,
-}
-
 #[derive(Debug)]
 struct Noise {
     since: Instant,
     count: u32,
+}
+
+/// One that is counted in `pongs`.
+struct Pong(Arc<Inner>);
+
+impl Drop for Pong {
+    fn drop(&mut self) {
+        self.0.pongs.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Inner {
@@ -101,17 +100,19 @@ impl Inner {
             hello,
             inbox,
             room,
-            phase: watch::Sender::new(Phase::Connecting),
+            phase: Phases::new(),
+            keeper: Keeper::default(),
+            told: Mutex::default(),
             lost_epoch: AtomicU64::new(0),
             lost: Notify::new(),
             demand: Notify::new(),
             next_id: AtomicU64::new(first_id()),
-            tokens: Mutex::default(),
+            tokens: Rare::default(),
             questions: Questions::default(),
-            restore: Mutex::default(),
+            restore: Rare::default(),
             listening: AtomicBool::new(false),
             modern: OnceLock::new(),
-            pongs: Arc::new(Semaphore::new(PONGS)),
+            pongs: AtomicUsize::new(0),
             noise: Mutex::new(Noise { since: Instant::now(), count: 0 }),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
@@ -149,27 +150,24 @@ impl Inner {
 
     /// The present connection; waits while one is being made, and asks for one where it is down.
     pub async fn ready(&self, limit: Duration) -> Result<Arc<Link>, BackendError> {
-        let mut phase = self.phase.subscribe();
+        if let Some(link) = self.phase.look(Phase::up) {
+            return Ok(link);
+        }
         let mut asked = false;
-        let waiting = async {
-            loop {
-                match &*phase.borrow_and_update() {
-                    Phase::Up(link) => return Ok(link.clone()),
-                    Phase::Connecting | Phase::Renewing(_) => asked = true,
-                    Phase::Down { tried, .. } if !asked && tried.elapsed() >= DEMAND => {
-                        asked = true;
-                        self.demand.notify_one();
-                    }
-                    Phase::Down { why, next, .. } => {
-                        return Err(self.unavailable(&**why, Some(next.saturating_duration_since(Instant::now()))));
-                    }
-                    Phase::Closed => return Err(BackendError::Closed),
-                }
-                if phase.changed().await.is_err() {
-                    return Err(BackendError::Closed);
-                }
+        let waiting = self.phase.until(|phase| match phase {
+            Phase::Up(link) => Some(Ok(link.clone())),
+            Phase::Connecting | Phase::Renewing(_) => {
+                asked = true;
+                None
             }
-        };
+            Phase::Down { tried, .. } if !asked && tried.elapsed() >= DEMAND => {
+                asked = true;
+                self.demand.notify_one();
+                None
+            }
+            Phase::Down { why, next, .. } => Some(Err(self.unavailable(&**why, Some(next.saturating_duration_since(Instant::now()))))),
+            Phase::Closed => Some(Err(BackendError::Closed)),
+        });
         tokio::time::timeout(limit, waiting)
             .await
             .unwrap_or_else(|_| Err(self.unavailable(format!("not connected within {limit:?}"), None)))
@@ -177,65 +175,69 @@ impl Inner {
 
     /// The present connection, without waiting.
     pub fn connected(&self) -> Result<Arc<Link>, BackendError> {
-        match &*self.phase.borrow() {
+        self.phase.look(|phase| match phase {
             Phase::Up(link) | Phase::Renewing(link) => Ok(link.clone()),
             Phase::Connecting => Err(self.unavailable("not connected yet", None)),
             Phase::Down { why, .. } => Err(self.unavailable(&**why, None)),
             Phase::Closed => Err(BackendError::Closed),
-        }
+        })
     }
 
     /// Waits for a connection for as long as it takes.
     pub async fn up(&self) -> Result<Arc<Link>, BackendError> {
-        let mut phase = self.phase.subscribe();
-        let up = phase.wait_for(|p| matches!(p, Phase::Up(_) | Phase::Closed)).await;
-        match up.as_deref() {
-            Ok(Phase::Up(link)) => Ok(link.clone()),
-            _ => Err(BackendError::Closed),
-        }
+        let up = |phase: &Phase| match phase {
+            Phase::Up(link) => Some(Ok(link.clone())),
+            Phase::Closed => Some(Err(BackendError::Closed)),
+            _ => None,
+        };
+        self.phase.until(up).await
     }
 
     /// Waits until the connection `epoch` is not the present one any more.
     pub async fn until_not(&self, epoch: u64) {
-        let mut phase = self.phase.subscribe();
-        let _ = phase.wait_for(|p| !matches!(p, Phase::Up(link) if link.epoch == epoch)).await;
+        self.phase.until(|p| (!matches!(p, Phase::Up(link) if link.epoch == epoch)).then_some(())).await;
     }
 
     /// Waits until there is, or is to be, another connection than `epoch`, which may not be the present one yet.
     pub async fn superseded(&self, epoch: u64) {
-        let mut phase = self.phase.subscribe();
-        let over = phase.wait_for(|p| match p {
+        let over = |phase: &Phase| match phase {
             Phase::Connecting => false,
             Phase::Up(link) => link.epoch > epoch,
             Phase::Renewing(link) => link.epoch >= epoch,
             Phase::Down { .. } | Phase::Closed => true,
-        });
-        let _ = over.await;
+        };
+        self.phase.until(|phase| over(phase).then_some(())).await;
     }
 
     /// The backend does not know the session of `epoch` any more.
-    pub fn lost(&self, epoch: u64) {
+    pub fn lost(self: &Arc<Self>, epoch: u64) {
         self.lost_epoch.fetch_max(epoch, Ordering::AcqRel);
         self.lost.notify_one();
+        connect::wake(self);
+    }
+
+    pub fn is_lost(&self, epoch: u64) -> bool {
+        self.lost_epoch.load(Ordering::Acquire) >= epoch
+    }
+
+    /// No more calls; the connection is ended in an orderly way.
+    pub fn stop(self: &Arc<Self>) {
+        self.stop.cancel();
+        connect::wake(self);
     }
 
     /// Reports the session of `epoch` as lost and waits for the next one. All who wait share one attempt.
-    pub async fn renew(&self, epoch: u64) -> Result<Arc<Link>, BackendError> {
-        let mut phase = self.phase.subscribe();
+    pub async fn renew(self: &Arc<Self>, epoch: u64) -> Result<Arc<Link>, BackendError> {
         self.lost(epoch);
-        loop {
-            match &*phase.borrow_and_update() {
-                Phase::Up(link) if link.epoch > epoch => return Ok(link.clone()),
-                Phase::Down { why, .. } => {
-                    return Err(self.unavailable(format!("its session was lost, and a new one could not be made: {why}"), None));
-                }
-                Phase::Closed => return Err(BackendError::Closed),
-                _ => {}
+        let renewed = |phase: &Phase| match phase {
+            Phase::Up(link) if link.epoch > epoch => Some(Ok(link.clone())),
+            Phase::Down { why, .. } => {
+                Some(Err(self.unavailable(format!("its session was lost, and a new one could not be made: {why}"), None)))
             }
-            if phase.changed().await.is_err() {
-                return Err(BackendError::Closed);
-            }
-        }
+            Phase::Closed => Some(Err(BackendError::Closed)),
+            _ => None,
+        };
+        self.phase.until(renewed).await
     }
 
     /// Puts something into the session's inbox; waits while it is full. What is large waits until it is empty: one at a time.
@@ -245,17 +247,12 @@ impl Inner {
             FromServer::Request(request) => request.raw.len(),
             FromServer::Up(_) | FromServer::Down(_) => 0,
         };
-        let places = if bytes > LARGE { self.inbox.max_capacity() } else { 1 };
-        if let Ok(mut reserved) = self.inbox.reserve_many(places).await
-            && let Some(place) = reserved.next()
-        {
-            place.send(what);
-        }
+        self.inbox.put(what, bytes > LARGE).await;
     }
 
     /// Hands progress to the call that it is of, when it came on another stream than the call's.
     pub fn progress_aside(&self, token: u64, message: Notification, token_at: Range<usize>) {
-        let sender = lock(&self.tokens).get(&token).cloned();
+        let sender = self.tokens.look(|tokens| tokens.get(&token).cloned()).flatten();
         let given = sender.map(|s| s.try_send(CallEvent::Progress { message, token_at }).is_ok());
         if given != Some(true) {
             tracing::debug!(backend = %self.backend.name, session = %self.hello.session_tag, known = given.is_some(), "progress was dropped");
@@ -276,14 +273,16 @@ impl Inner {
         self.answer_ping(async move { pipe.send(&inner, message).await });
     }
 
-    fn answer_ping(&self, answer: impl Future<Output = Result<(), BackendError>> + Send + 'static) {
-        let Ok(permit) = self.pongs.clone().try_acquire_owned() else {
+    fn answer_ping(self: &Arc<Self>, answer: impl Future<Output = Result<(), BackendError>> + Send + 'static) {
+        let before = self.pongs.fetch_add(1, Ordering::Relaxed);
+        let counted = Pong(self.clone());
+        if before >= PONGS {
             self.noise("a ping was not answered: there are too many");
             return;
-        };
+        }
         self.spawn(async move {
             let _ = tokio::time::timeout(SEND, answer).await;
-            drop(permit);
+            drop(counted);
         });
     }
 

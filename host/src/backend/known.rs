@@ -1,12 +1,15 @@
 //! What one session has found out about a backend and the others need not find out again: the eras that it speaks, and lists that it
-//! allows to be shared.
+//! allows to be shared. And what is the same in many sessions: headers that go out, and what the server says of itself.
 //!
 //! Shared by all sessions of a backend. Holds nothing that a session said, and no result that is not for everybody. What it knows
 //! of eras is a property of the server (2026-07-28 versioning, "Backward Compatibility"), and is doubted when the server contradicts it.
 
 use super::inner::lock;
 use super::modern::cache::Cache;
-use std::sync::{Arc, Mutex};
+use bytes::Bytes;
+use http::HeaderMap;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -14,6 +17,13 @@ use tokio::time::Instant;
 const AGAIN: Duration = Duration::from_secs(5);
 /// Entries and bytes of the lists that all sessions of a backend share.
 const SHARED: (usize, usize) = (256, 4 << 20);
+
+/// Sets of headers that sessions share: one for each revision, as long as the configuration is the same.
+const HEADERS: usize = 16;
+
+/// Texts, and bytes of each, that are kept for other sessions.
+const TEXTS: usize = 8;
+const TEXT: usize = 16 << 10;
 
 /// How a conversation with a server begins, and what each request says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +49,20 @@ pub struct Known(Arc<State>);
 struct State {
     eras: Mutex<(Eras, Option<Instant>)>,
     lists: Cache,
+    /// Sets of headers that are in use.
+    headers: Mutex<Vec<Weak<HeaderMap>>>,
+    /// What the server says of itself, the latest last.
+    texts: Mutex<VecDeque<Bytes>>,
 }
 
 impl Default for Known {
     fn default() -> Self {
-        Known(Arc::new(State { eras: Mutex::default(), lists: Cache::new(SHARED.0, SHARED.1) }))
+        Known(Arc::new(State {
+            eras: Mutex::default(),
+            lists: Cache::new(SHARED.0, SHARED.1),
+            headers: Mutex::default(),
+            texts: Mutex::default(),
+        }))
     }
 }
 
@@ -90,6 +109,35 @@ impl Known {
             self.0.lists.clear();
         }
         true
+    }
+
+    /// The one of all equal sets of headers that are in use, none of which may name a session.
+    pub fn headers(&self, of: Arc<HeaderMap>) -> Arc<HeaderMap> {
+        let mut known = lock(&self.0.headers);
+        if let Some(one) = known.iter().filter_map(Weak::upgrade).find(|one| *one == of) {
+            return one;
+        }
+        known.retain(|set| set.strong_count() > 0);
+        if known.len() < HEADERS {
+            known.push(Arc::downgrade(&of));
+        }
+        of
+    }
+
+    /// The one of all equal texts that the server said lately.
+    pub fn text(&self, of: Bytes) -> Bytes {
+        let mut known = lock(&self.0.texts);
+        if let Some(one) = known.iter().rev().find(|one| **one == of) {
+            return one.clone();
+        }
+        if of.len() > TEXT {
+            return of;
+        }
+        if known.len() >= TEXTS {
+            known.pop_front();
+        }
+        known.push_back(of.clone());
+        of
     }
 
     /// Lists that are for everybody.

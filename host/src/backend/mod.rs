@@ -10,10 +10,12 @@ mod connect;
 mod error;
 mod handshake;
 mod http;
+mod inbox;
 mod inner;
 mod known;
 mod link;
 mod modern;
+mod phase;
 mod pipe;
 mod restore;
 mod stdio;
@@ -26,6 +28,7 @@ mod waits;
 pub use call::Call;
 pub use error::{BackendError, Fate};
 pub use http::HttpClient;
+pub use inbox::{Inbox, Letters};
 pub use known::{Era, Eras, Known};
 pub use target::{Backend, HttpTransport, Limits, Target, Timeouts};
 pub use upstream::Upstream;
@@ -34,7 +37,6 @@ use crate::protocol::brought::Brought;
 use crate::protocol::{Edits, Notification, Request, RequestId, Response, Version};
 use bytes::Bytes;
 use std::sync::Arc;
-use tokio::sync::mpsc;
 
 /// What a session says of itself when it connects to a server: this client's own words, not the gateway's.
 #[derive(Clone, Debug)]
@@ -122,9 +124,6 @@ impl Outbound {
         Outbound { request, edits: Edits::new(), progress_token_at: None, room: None, level: None, brought: Brought::default() }
     }
 }
-
-/// Where `FromServer` goes. Bounded: a full inbox stops the reader of this upstream, and nobody else.
-pub type Inbox = mpsc::Sender<FromServer>;
 
 /// Id of a call on the upstream hop.
 pub type CallId = u64;

@@ -6,9 +6,10 @@ use super::call::{Call, Slot, Start, Way};
 use super::connect;
 use super::error::BackendError;
 use super::http::{exchange, listen};
-use super::inner::{Inner, Phase, SEND, lock};
+use super::inner::{Inner, SEND};
 use super::link::Wiring;
 use super::modern;
+use super::phase::Phase;
 use super::restore::Memo;
 use super::target::{Backend, Target};
 use super::{Hello, Inbox, Outbound, ServerHello, State};
@@ -37,7 +38,7 @@ impl Upstream {
     /// `room`: where large messages that belong to no call get their room from, and all that come out of a pipe.
     pub fn open(backend: Arc<Backend>, hello: Arc<Hello>, inbox: Inbox, room: Option<Room>) -> Arc<Upstream> {
         let inner = Arc::new(Inner::new(backend, hello, inbox, room));
-        inner.spawn(connect::run(inner.clone()));
+        connect::start(&inner);
         Arc::new(Upstream { inner })
     }
 
@@ -50,12 +51,12 @@ impl Upstream {
     }
 
     pub fn state(&self) -> State {
-        match &*self.inner.phase.borrow() {
+        self.inner.phase.look(|phase| match phase {
             Phase::Connecting => State::Connecting,
             Phase::Up(link) | Phase::Renewing(link) => State::Connected(link.hello.clone()),
             Phase::Down { why, .. } => State::Down(why.clone()),
             Phase::Closed => State::Closed,
-        }
+        })
     }
 
     /// Waits until connected, but no longer than `limit`. One that is down is tried at once, unless it was tried a moment ago.
@@ -93,7 +94,7 @@ impl Upstream {
             Wiring::Http(_) => {
                 let aside = wants_progress.then(|| {
                     let (sender, receiver) = mpsc::channel(ASIDE);
-                    lock(&inner.tokens).insert(id, sender);
+                    inner.tokens.change(|tokens| tokens.insert(id, sender));
                     receiver
                 });
                 let slot = Slot::default();
@@ -193,7 +194,7 @@ impl Upstream {
     /// what is left is ended by force. May be called again.
     pub async fn close(&self, limit: Duration) {
         let inner = &self.inner;
-        inner.stop.cancel();
+        inner.stop();
         inner.tasks.close();
         if tokio::time::timeout(limit, inner.tasks.wait()).await.is_err() {
             inner.kill.cancel();
@@ -204,7 +205,7 @@ impl Upstream {
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        self.inner.stop.cancel();
+        self.inner.stop();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::inner::lock;
 use crate::protocol::RequestId;
+use crate::rare::Rare;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +24,7 @@ struct Count {
 
 /// The open questions of an upstream, by the server's id.
 #[derive(Debug, Default)]
-pub struct Questions(Mutex<HashMap<RequestId, Arc<Waits>>>);
+pub struct Questions(Rare<HashMap<RequestId, Arc<Waits>>>);
 
 impl Waits {
     fn begin(&self) {
@@ -53,29 +54,30 @@ impl Waits {
 
 impl Questions {
     pub fn asked(&self, id: &RequestId, waits: &Arc<Waits>) {
-        let mut questions = lock(&self.0);
-        if questions.len() >= MAX_QUESTIONS {
-            return;
-        }
-        waits.begin();
-        if let Some(before) = questions.insert(id.clone(), waits.clone()) {
-            before.finish();
-        }
+        self.0.change(|questions| {
+            if questions.len() >= MAX_QUESTIONS {
+                return;
+            }
+            waits.begin();
+            if let Some(before) = questions.insert(id.clone(), waits.clone()) {
+                before.finish();
+            }
+        });
     }
 
     pub fn answered(&self, id: &RequestId) {
-        if let Some(waits) = lock(&self.0).remove(id) {
+        if let Some(waits) = self.0.look(|questions| questions.remove(id)).flatten() {
             waits.finish();
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+        self.0.look(|questions| questions.is_empty()).unwrap_or(true)
     }
 
     /// Forgets the questions of a call that is over.
     pub fn forget(&self, waits: &Arc<Waits>) {
-        lock(&self.0).retain(|_, w| !Arc::ptr_eq(w, waits));
+        self.0.look(|questions| questions.retain(|_, w| !Arc::ptr_eq(w, waits)));
     }
 }
 

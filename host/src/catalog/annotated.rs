@@ -8,8 +8,9 @@ use super::Target;
 use super::items::Page;
 use crate::protocol::json::Object;
 use crate::protocol::mirror::{ANNOTATION, Params};
+use crate::rare::Rare;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Tools of one session that are remembered.
 const TOOLS: usize = 512;
@@ -18,7 +19,7 @@ const BYTES: usize = 256 << 10;
 
 /// By backend and own name: policies may name things anew.
 #[derive(Debug, Default)]
-pub struct Annotated(Mutex<Inner>);
+pub struct Annotated(Rare<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -27,18 +28,13 @@ struct Inner {
 }
 
 impl Annotated {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing panics under this lock; a poisoned value would still be whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn is_empty(&self) -> bool {
-        self.lock().tools.is_empty()
+        self.0.look(|inner| inner.tools.is_empty()).unwrap_or(true)
     }
 
     /// What a tool wants, as far as it is known; none where it wants nothing.
     pub fn of(&self, target: &Target) -> Option<Arc<Params>> {
-        self.lock().tools.get(target).cloned()
+        self.0.look(|inner| inner.tools.get(target).cloned())?
     }
 
     /// Reads a page of `tools/list`. `whole`: it is all that the backend lists.
@@ -53,14 +49,16 @@ impl Annotated {
             Params::of_schema(tool.only("inputSchema")?).ok().filter(|params| !params.is_empty())
         };
         let read: Vec<_> = page.items.iter().map(|item| (&item.name, if any { read(item.at.clone()) } else { None })).collect();
-        let mut inner = self.lock();
-        if whole {
-            inner.forget(backend);
-        }
-        let mut full = false;
-        for (name, params) in read {
-            full |= !inner.keep(Target { backend, name: name.clone() }, params);
-        }
+        let full = self.0.change(|inner| {
+            if whole {
+                inner.forget(backend);
+            }
+            let mut full = false;
+            for (name, params) in read {
+                full |= !inner.keep(Target { backend, name: name.clone() }, params);
+            }
+            full
+        });
         if full {
             tracing::warn!(backend, tools = TOOLS, bytes = BYTES, "more tools repeat arguments in headers than a session remembers");
         }
@@ -68,7 +66,7 @@ impl Annotated {
 
     /// What a backend lists has changed.
     pub fn forget(&self, backend: usize) {
-        self.lock().forget(backend);
+        self.0.look(|inner| inner.forget(backend));
     }
 }
 
@@ -148,7 +146,7 @@ mod tests {
         assert!(known.of(&target(0, "u")).is_none());
         known.forget(1);
         assert!(known.is_empty());
-        assert_eq!(known.lock().bytes, 0);
+        assert_eq!(known.0.look(|inner| inner.bytes).unwrap_or(0), 0);
     }
 
     #[test]
@@ -156,7 +154,7 @@ mod tests {
         let known = Annotated::default();
         let many: Vec<_> = (0..TOOLS + 3).map(|n| tool(&format!("t{n}"), "A")).collect();
         known.learn(0, &page(&many), true);
-        assert_eq!(known.lock().tools.len(), TOOLS);
+        assert_eq!(known.0.look(|inner| inner.tools.len()), Some(TOOLS));
         let long =
             format!(r#"{{"name":"l","inputSchema":{{"properties":{{"{}":{{"type":"string","x-mcp-header":"A"}}}}}}}}"#, "x".repeat(BYTES));
         known.learn(0, &page(&[long, tool("short", "A")]), true);

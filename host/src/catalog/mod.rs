@@ -8,9 +8,11 @@ pub mod cursor;
 pub mod items;
 pub mod keeping;
 mod names;
+mod pool;
 mod published;
 pub mod template;
 
 pub use annotated::Annotated;
 pub use names::{Found, Listed, Listing, Routed, Table, Target};
+pub use pool::Pool;
 pub use published::{KINDS, Published};

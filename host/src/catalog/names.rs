@@ -1,11 +1,15 @@
 //! The published names of one kind in one session: what each item of the backends is called, what a name stands for, and where routers
 //! send it. Filled from lists; a look-up is a hash and a short lock, and allocates nothing.
+//!
+//! Names that are the same in several sessions are there once (`pool`): what of them changes in one session is written into a copy.
 
+use super::pool::Pool;
 use super::template;
 use lockgate_policy::{Kind, Refused};
 use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// One thing of one backend, by its own name there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,28 +68,40 @@ pub struct Table {
     told: AtomicBool,
 }
 
-#[derive(Default)]
 struct Inner {
-    /// By backend; as many as something is known of.
-    shelves: Vec<Shelf>,
-    by_public: HashMap<Arc<str>, Place>,
-    /// Items on all shelves.
-    count: usize,
-    /// Moves with every change: what routers said before does not count any more.
+    names: Arc<Names>,
+    /// By backend: what it lists has changed since. Shorter where nothing has.
+    stale: Box<[bool]>,
+    /// What routers said about public names, since something changed.
+    routed: Option<Box<HashMap<Arc<str>, Routed>>>,
+    /// Moves with every change.
     epoch: u32,
     /// A policy failed to name what was known, so that nobody knows what the client has.
     lost: bool,
 }
 
-#[derive(Default)]
+/// What is listed and how it is called. Of equal ones a [`Pool`] keeps one.
+#[derive(Clone, Default)]
+pub(super) struct Names {
+    /// By backend; as many as something is known of.
+    shelves: Vec<Shelf>,
+    /// Follows from the shelves.
+    by_public: HashMap<Arc<str>, Place>,
+    /// Items on all shelves.
+    count: usize,
+}
+
+#[derive(Clone, Default)]
 struct Shelf {
     /// In the order of the backend's list.
     items: Vec<Known>,
+    /// Follows from the items.
     by_name: HashMap<Arc<str>, u32>,
-    /// All its pages are here, and nothing has changed since.
+    /// All its pages are here.
     complete: bool,
 }
 
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Known {
     name: Arc<str>,
     title: Option<Arc<str>>,
@@ -93,10 +109,10 @@ struct Known {
 }
 
 /// Where the item of a public name is.
+#[derive(Clone)]
 struct Place {
     backend: u32,
     item: u32,
-    routed: Option<Box<(u32, Routed)>>,
 }
 
 // === impl Listing ===
@@ -120,7 +136,10 @@ impl From<Target> for Found {
 
 impl Default for Table {
     fn default() -> Self {
-        Table { inner: Mutex::default(), told: AtomicBool::new(false) }
+        /// What a session begins with.
+        static NONE: LazyLock<Arc<Names>> = LazyLock::new(Arc::default);
+        let inner = Inner { names: NONE.clone(), stale: Box::default(), routed: None, epoch: 0, lost: false };
+        Table { inner: Mutex::new(inner), told: AtomicBool::new(false) }
     }
 }
 
@@ -153,25 +172,25 @@ impl Table {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.lock().count == 0
+        self.lock().names.count == 0
     }
 
     pub fn find(&self, public: &str) -> Option<Found> {
         let inner = self.lock();
-        let place = inner.by_public.get(public)?;
-        let routed = place.routed.as_deref().filter(|(epoch, _)| *epoch == inner.epoch).map(|(_, routed)| routed.clone());
-        Some(Found { target: inner.target(place)?, routed, epoch: inner.epoch })
+        let place = inner.names.by_public.get(public)?;
+        let routed = inner.routed.as_ref().and_then(|routed| routed.get(public).cloned());
+        Some(Found { target: inner.names.target(place)?, routed, epoch: inner.epoch })
     }
 
     /// Keeps what routers said about a name, unless something has changed since it was found.
     pub fn keep(&self, public: &str, found: &Found, routed: Routed) {
         let mut inner = self.lock();
-        let epoch = inner.epoch;
-        if epoch != found.epoch {
+        if inner.epoch != found.epoch {
             return;
         }
-        if let Some(place) = inner.by_public.get_mut(public) {
-            place.routed = Some(Box::new((epoch, routed)));
+        if let Some((public, _)) = inner.names.by_public.get_key_value(public) {
+            let public = public.clone();
+            inner.routed.get_or_insert_default().insert(public, routed);
         }
     }
 
@@ -182,30 +201,30 @@ impl Table {
 
     /// The published name of a target: none where it is not known, or hidden.
     pub fn public_of(&self, target: &Target) -> Option<Arc<str>> {
-        self.lock().known(target)?.public.clone()
+        self.lock().names.known(target)?.public.clone()
     }
 
     /// Whether a target is published; none where it is not known.
     pub fn shows(&self, target: &Target) -> Option<bool> {
-        self.lock().known(target).map(|known| known.public.is_some())
+        self.lock().names.known(target).map(|known| known.public.is_some())
     }
 
     /// The backends that list `name` as their own.
     pub fn owners(&self, name: &str) -> Vec<usize> {
-        let inner = self.lock();
-        (0..inner.shelves.len()).filter(|&backend| inner.shelves[backend].by_name.contains_key(name)).collect()
+        let names = self.names();
+        (0..names.shelves.len()).filter(|&backend| names.shelves[backend].by_name.contains_key(name)).collect()
     }
 
     /// The backends that list a template which matches `uri`, where this is the table of templates.
     pub fn template_owners(&self, uri: &str) -> Vec<usize> {
-        let inner = self.lock();
+        let names = self.names();
         let has = |shelf: &Shelf| shelf.items.iter().any(|item| template::matches(&item.name, uri));
-        (0..inner.shelves.len()).filter(|&backend| has(&inner.shelves[backend])).collect()
+        (0..names.shelves.len()).filter(|&backend| has(&names.shelves[backend])).collect()
     }
 
     /// Whether everything that `backend` lists is in the table.
     pub fn is_complete(&self, backend: usize) -> bool {
-        self.lock().shelves.get(backend).is_some_and(|shelf| shelf.complete)
+        self.lock().is_complete(backend)
     }
 
     /// Notes what is listed with its public names, all at once: nobody finds a name missing that is only being renewed.
@@ -213,26 +232,43 @@ impl Table {
     pub fn record(&self, lists: &[(&Listed, &[Option<Arc<str>>])]) -> Vec<Vec<usize>> {
         let mut inner = self.lock();
         inner.changed();
-        lists.iter().filter(|(list, _)| list.first).for_each(|(list, _)| inner.forget(list.backend));
-        lists.iter().map(|(list, names)| inner.record(list, names)).collect()
+        let replaced = |backend: usize| lists.iter().any(|(list, _)| list.first && list.backend == backend);
+        if inner.names.shelves.iter().enumerate().all(|(backend, shelf)| shelf.items.is_empty() || replaced(backend)) {
+            // Rather than copy what goes.
+            inner.names = Arc::default();
+        }
+        let names = Arc::make_mut(&mut inner.names);
+        lists.iter().filter(|(list, _)| list.first).for_each(|(list, _)| names.forget(list.backend));
+        let taken = lists.iter().map(|(list, public)| names.record(list, public)).collect();
+        for (list, _) in lists {
+            inner.set_stale(list.backend, false);
+        }
+        taken
+    }
+
+    /// Keeps the names where other sessions have theirs, if they are the same. For lists that are complete: others still grow.
+    pub fn share(&self, pool: &Pool) {
+        let mut inner = self.lock();
+        if inner.names.count > 0 && inner.names.shelves.iter().all(|shelf| shelf.complete) {
+            inner.names = pool.one_of(&inner.names);
+        }
     }
 
     /// What a backend lists has changed: names stay callable, the next miss reads the list again.
     pub fn changed(&self, backend: usize) {
         let mut inner = self.lock();
         inner.changed();
-        if let Some(shelf) = inner.shelves.get_mut(backend) {
-            shelf.complete = false;
-        }
+        inner.set_stale(backend, true);
     }
 
     /// What changed in `earlier`, of which this is the successor, has changed here.
     pub fn follow(&self, earlier: &Table) {
-        let incomplete: Vec<bool> = earlier.lock().shelves.iter().map(|shelf| !shelf.complete).collect();
+        let incomplete: Vec<usize> = {
+            let earlier = earlier.lock();
+            (0..earlier.names.shelves.len()).filter(|&backend| !earlier.is_complete(backend)).collect()
+        };
         let mut inner = self.lock();
-        for (shelf, incomplete) in inner.shelves.iter_mut().zip(incomplete) {
-            shelf.complete &= !incomplete;
-        }
+        incomplete.into_iter().for_each(|backend| inner.set_stale(backend, true));
     }
 
     /// All that is known, backend by backend, and its public names in the same order.
@@ -242,11 +278,17 @@ impl Table {
         let listed = |(backend, shelf): (usize, &Shelf)| Listed {
             backend,
             first: true,
-            complete: shelf.complete,
+            complete: inner.is_complete(backend),
             items: shelf.items.iter().map(listing).collect(),
         };
-        let lists = inner.shelves.iter().enumerate().map(listed).collect();
-        (lists, inner.shelves.iter().flat_map(|s| &s.items).map(|known| known.public.clone()).collect())
+        let shelves = &inner.names.shelves;
+        let lists = shelves.iter().enumerate().map(listed).collect();
+        (lists, shelves.iter().flat_map(|s| &s.items).map(|known| known.public.clone()).collect())
+    }
+
+    /// The names as they are now.
+    fn names(&self) -> Arc<Names> {
+        self.lock().names.clone()
     }
 
     /// Names that more than one backend lists, among `known` and what the table has of backends for which `counts` holds.
@@ -265,7 +307,7 @@ impl Table {
         for (backend, name) in known {
             see(backend, name);
         }
-        for (backend, shelf) in self.lock().shelves.iter().enumerate().filter(|(backend, _)| counts(*backend)) {
+        for (backend, shelf) in self.names().shelves.iter().enumerate().filter(|(backend, _)| counts(*backend)) {
             shelf.items.iter().for_each(|item| see(backend, &item.name));
         }
         shared
@@ -275,8 +317,26 @@ impl Table {
 impl Inner {
     fn changed(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
+        self.routed = None;
     }
 
+    fn is_complete(&self, backend: usize) -> bool {
+        self.names.shelves.get(backend).is_some_and(|shelf| shelf.complete) && !self.stale.get(backend).is_some_and(|stale| *stale)
+    }
+
+    /// Of a backend of which nothing is known there is nothing that could be.
+    fn set_stale(&mut self, backend: usize, stale: bool) {
+        match self.stale.get_mut(backend) {
+            Some(known) => *known = stale,
+            None if stale && backend < self.names.shelves.len() => {
+                self.stale = (0..=backend).map(|at| at == backend || self.stale.get(at).is_some_and(|stale| *stale)).collect();
+            }
+            None => {}
+        }
+    }
+}
+
+impl Names {
     fn record(&mut self, list: &Listed, names: &[Option<Arc<str>>]) -> Vec<usize> {
         let backend = list.backend;
         let before = self.shelf(backend).items.len();
@@ -310,7 +370,7 @@ impl Inner {
             };
             if let Some(public) = public {
                 // Both are far below 2^32.
-                self.by_public.insert(public, Place { backend: backend as u32, item, routed: None });
+                self.by_public.insert(public, Place { backend: backend as u32, item });
             }
         }
         self.shelf(backend).complete = list.complete;
@@ -348,9 +408,26 @@ impl Inner {
         self.count -= shelf.items.len();
         *shelf = Shelf::default();
         self.by_public.retain(|_, place| place.backend as usize != backend);
-        self.changed();
     }
 }
+
+/// All but what follows from something else.
+impl Hash for Names {
+    fn hash<H: Hasher>(&self, to: &mut H) {
+        for shelf in &self.shelves {
+            (shelf.complete, &shelf.items).hash(to);
+        }
+    }
+}
+
+impl PartialEq for Names {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |(a, b): (&Shelf, &Shelf)| a.complete == b.complete && a.items == b.items;
+        self.shelves.len() == other.shelves.len() && self.shelves.iter().zip(&other.shelves).all(same)
+    }
+}
+
+impl Eq for Names {}
 
 impl Shelf {
     fn push(&mut self, known: Known) -> u32 {
@@ -462,6 +539,39 @@ mod tests {
         old.changed(1);
         new.follow(&old);
         assert!(!new.is_complete(1));
+    }
+
+    #[test]
+    fn equal_names_are_one_until_one_session_learns_something_else() {
+        let (pool, one, other) = (Pool::default(), Table::default(), Table::default());
+        let fill = |table: &Table, complete| record(table, 0, (true, complete), &[("x", Some("n")), ("y", None)]);
+        for table in [&one, &other] {
+            fill(table, true);
+            table.share(&pool);
+        }
+        assert!(Arc::ptr_eq(&one.names(), &other.names()));
+        // What routers said and what has changed stays with each.
+        one.keep("n", &one.find("n").unwrap(), Routed::To(target(1, "z")));
+        assert_eq!((one.find("n").unwrap().routed.is_some(), other.find("n").unwrap().routed), (true, None));
+        one.changed(0);
+        assert!(!one.is_complete(0) && other.is_complete(0));
+        record(&one, 0, (true, true), &[("x", Some("m"))]);
+        one.share(&pool);
+        assert!(one.find("n").is_none() && one.is_complete(0));
+        assert_eq!(other.find("n").unwrap().target, target(0, "x"));
+        // A page that is added to names that are shared.
+        record(&other, 1, (true, true), &[("z", Some("z"))]);
+        let third = Table::default();
+        fill(&third, true);
+        third.share(&pool);
+        assert!(third.find("z").is_none() && other.find("n").is_some() && other.find("z").is_some());
+        // Lists that still grow are not shared.
+        let (a, b) = (Table::default(), Table::default());
+        for table in [&a, &b] {
+            fill(table, false);
+            table.share(&pool);
+        }
+        assert!(!Arc::ptr_eq(&a.names(), &b.names()));
     }
 
     #[test]

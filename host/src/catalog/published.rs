@@ -3,14 +3,15 @@
 
 use super::names::{Table, index};
 use lockgate_policy::{Chain, Kind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub const KINDS: [Kind; 4] = [Kind::Tool, Kind::Prompt, Kind::Resource, Kind::ResourceTemplate];
 
 /// The names that one chain of policies made.
 pub struct Published {
     chain: Arc<Chain>,
-    tables: [Arc<Table>; 4],
+    /// Made when they are first wanted: few sessions list all there is.
+    tables: [OnceLock<Arc<Table>>; 4],
     /// The last names before these of which the client was given a list, kind by kind. Never more than one table of a kind.
     older: [Option<Arc<Table>>; 4],
 }
@@ -27,12 +28,14 @@ impl Published {
     pub fn succeed(&self, chain: Arc<Chain>, tables: [Arc<Table>; 4]) -> Self {
         let older = KINDS.map(|kind| {
             let (now, older) = (&self.tables[index(kind)], &self.older[index(kind)]);
-            if now.is_told() { Some(now.clone()) } else { older.clone() }
+            now.get().filter(|now| now.is_told()).or(older.as_ref()).cloned()
         });
         for (new, old) in tables.iter().zip(&self.tables) {
-            new.follow(old);
+            if let Some(old) = old.get() {
+                new.follow(old);
+            }
         }
-        Published { chain, tables, older }
+        Published { chain, tables: tables.map(OnceLock::from), older }
     }
 
     /// The policies that made these names.
@@ -41,7 +44,17 @@ impl Published {
     }
 
     pub fn table(&self, kind: Kind) -> &Arc<Table> {
-        &self.tables[index(kind)]
+        self.tables[index(kind)].get_or_init(Arc::default)
+    }
+
+    /// The tables of which something may be known.
+    pub fn made(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.iter().filter_map(OnceLock::get)
+    }
+
+    /// The table of a kind, if something may be known of it.
+    pub fn made_of(&self, kind: Kind) -> Option<&Arc<Table>> {
+        self.tables[index(kind)].get()
     }
 
     /// The names that the client may know from before.
@@ -50,8 +63,8 @@ impl Published {
     }
 
     /// The tables in the order of [`KINDS`], without the policies that made them.
-    pub fn tables(&self) -> &[Arc<Table>; 4] {
-        &self.tables
+    pub fn tables(&self) -> [Arc<Table>; 4] {
+        KINDS.map(|kind| self.made_of(kind).cloned().unwrap_or_default())
     }
 }
 

@@ -2,6 +2,7 @@
 //! connects to nothing.
 
 use crate::backend::{self, HttpClient};
+use crate::catalog::Pool;
 use crate::config::{Config, Problem, Problems, StateKey, Target, Transport, VirtualHost};
 use crate::gateway::{Gateway, ParkedLimits, Settings};
 use crate::policies::Plane;
@@ -50,6 +51,7 @@ pub fn gateway(config: &Config, policies: &Policies) -> anyhow::Result<Arc<Gatew
         policies: Arc::new(Live::new(chain.clone())),
         instructions: host.instructions.clone(),
         last_names: LastNames::default(),
+        names: Pool::default(),
     };
     let hosts = config.virtual_hosts.iter().zip(policies.0.chains()).map(host).collect();
     Gateway::new(hosts, settings(config), metrics).context("the system's random generator failed")

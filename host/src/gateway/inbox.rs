@@ -3,37 +3,33 @@
 use super::Gateway;
 use super::capabilities::has;
 use super::tasks;
-use crate::backend::{FromServer, Outbound, ServerHello};
+use crate::backend::{FromServer, Letters, Outbound, ServerHello};
 use crate::protocol::{Edits, Notification, Wire, codes, json, method};
 use crate::session::streams::{Noted, Rule, STANDALONE, StreamId};
 use crate::session::{Session, Topic};
 use crate::telemetry::metrics::{Dropped, IsolationSignal};
 use lockgate_policy::Kind;
-use std::sync::{Arc, Weak};
-use tokio::sync::mpsc;
+use std::sync::Arc;
 
 impl Gateway {
-    /// Serves the inbox of one upstream until the upstream or the session ends. Holds the session only while a message is handled.
-    pub(super) async fn serve_inbox(self: Arc<Self>, session: Weak<Session>, backend: usize, mut messages: mpsc::Receiver<FromServer>) {
-        let mut came_before = false;
-        while let Some(message) = messages.recv().await {
-            let Some(session) = session.upgrade() else { return };
+    /// Serves what has come into the inbox of one upstream, until there is no more or the session ends.
+    pub(super) async fn serve_inbox(self: Arc<Self>, session: Arc<Session>, backend: usize, mut letters: Letters) {
+        while let Some(message) = letters.next() {
             match message {
                 FromServer::Up(hello) => {
                     // What is known of its tools may be from the time before. Of a backend that is new it was read a moment ago.
-                    if std::mem::replace(&mut came_before, true) {
+                    if session.has_come(backend) {
                         session.annotated.forget(backend);
                     }
-                    // Boxed, like the others: what handles a message is large, and an idle session is to be small.
-                    Box::pin(self.backend_up(&session, backend, &hello)).await;
+                    self.backend_up(&session, backend, &hello).await;
                 }
                 FromServer::Down(reason) => {
                     tracing::warn!(session = %session.tag(), backend = %session.host.backends[backend].name, %reason, "backend went down");
                     session.asked.backend_gone(backend);
                     session.forget_routes();
                 }
-                FromServer::Notification(n) => Box::pin(self.server_notification(&session, backend, n, STANDALONE)).await,
-                FromServer::Request(r) => Box::pin(self.ask(&session, backend, r, STANDALONE)).await,
+                FromServer::Notification(n) => self.server_notification(&session, backend, n, STANDALONE).await,
+                FromServer::Request(r) => self.ask(&session, backend, r, STANDALONE).await,
             }
         }
     }

@@ -49,15 +49,15 @@ fn client_of(request: &Request) -> Result<Client, RpcError> {
         .string_param(&["protocolVersion"])
         .map_err(invalid)?
         .ok_or_else(|| invalid("`params.protocolVersion` is missing".into()))?;
-    let object = |name: &str, default: &'static str| -> Result<Bytes, RpcError> {
-        match request.param(&[name]).map_err(invalid)? {
-            None => Ok(Bytes::from_static(default.as_bytes())),
-            // Kept by itself: the rest of the message can go.
-            Some(value) if json::is_object(value) => Ok(Bytes::copy_from_slice(value.get().as_bytes())),
-            Some(_) => Err(invalid(format!("`params.{name}` must be an object"))),
-        }
+    let object = |name: &str| match request.param(&[name]).map_err(invalid)? {
+        Some(value) if !json::is_object(value) => Err(invalid(format!("`params.{name}` must be an object"))),
+        value => Ok(value.map(|value| value.get())),
     };
-    let capabilities = object("capabilities", "{}")?;
+    let (capabilities, info) = (object("capabilities")?.unwrap_or("{}"), object("clientInfo")?);
+    let info = info.unwrap_or(r#"{"name":"unknown","version":"0"}"#);
+    // Kept by themselves, together: the rest of the message can go.
+    let mut info_after = Bytes::from([capabilities, info].concat());
+    let capabilities = info_after.split_to(capabilities.len());
     let declared = Object::parse(&capabilities).map_err(|e| invalid(format!("`params.capabilities`: {e}")))?;
     let declares = |name| declared.only(name).is_some_and(json::is_object);
     let declares = Declares {
@@ -67,12 +67,7 @@ fn client_of(request: &Request) -> Result<Client, RpcError> {
         tasks: declares("tasks"),
     };
     drop(declared);
-    Ok(Client {
-        version: Version::negotiate(&wanted.value),
-        info: object("clientInfo", r#"{"name":"unknown","version":"0"}"#)?,
-        capabilities,
-        declares,
-    })
+    Ok(Client { version: Version::negotiate(&wanted.value), info: info_after, capabilities, declares })
 }
 
 fn answer(request: &Request, session: &Session, hellos: &[Option<Arc<ServerHello>>]) -> Wire {

@@ -35,8 +35,8 @@ impl Gateway {
         self.metrics.sessions_total.inc(why);
         tracing::info!(session = %session.tag(), principal = %session.key().principal.name(), why = ?why, "session closed");
         let published = session.published();
-        if published.tables().iter().any(|table| !table.is_empty()) {
-            session.host.last_names.set(published.tables().clone());
+        if published.made().any(|table| !table.is_empty()) {
+            session.host.last_names.set(published.tables());
         }
         // In a task of its own: a client that hangs up in the middle of its DELETE does not leave half a session.
         let session = session.clone();

@@ -45,8 +45,8 @@ use lockgate_policy::{Claims, Kind};
 use modern::chambers::Chambers;
 use modern::{Extras, Parked};
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -162,7 +162,9 @@ impl Gateway {
 
     /// What is known of a principal beyond its name.
     pub(crate) fn claims(&self, principal: &str) -> Arc<Claims> {
-        self.settings.claims.get(principal).cloned().unwrap_or_default()
+        /// Of whom nothing is known.
+        static NONE: LazyLock<Arc<Claims>> = LazyLock::new(Arc::default);
+        self.settings.claims.get(principal).unwrap_or(&NONE).clone()
     }
 
     pub fn metrics(&self) -> &Arc<Metrics> {

@@ -2,7 +2,7 @@
 
 use super::{Gateway, Refusal};
 use crate::admission::{Ledger, Room};
-use crate::backend::{FromServer, Hello, ServerHello, State, Upstream};
+use crate::backend::{Hello, Inbox, ServerHello, State, Upstream};
 use crate::protocol::Version;
 use crate::session::{Client, Full, NewSession, Place, Principal, Session, SessionId, SessionKey, VirtualHost};
 use crate::telemetry::SessionTag;
@@ -10,10 +10,9 @@ use crate::telemetry::metrics::{Admission, SessionEvent};
 use http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 /// Messages of one backend that wait for the session: enough not to stall a burst, small enough to hold a flood at its source.
-const INBOX: usize = 8;
+const INBOX: u32 = 8;
 
 /// A session that is not known to anybody yet. Dropped, it is closed: its client went away in the middle.
 pub(super) struct Unfinished {
@@ -67,22 +66,26 @@ impl Gateway {
             client_info: client.info,
             session_tag: tag,
         });
-        let mut inboxes = Vec::with_capacity(host.backends.len());
         let upstreams = host
             .backends
             .iter()
             .enumerate()
             .map(|(lane, backend)| {
-                let (inbox, messages) = mpsc::channel::<FromServer>(INBOX);
-                inboxes.push(messages);
+                let inbox = self.inbox(&session, lane);
                 Upstream::open(backend.clone(), hello.clone(), inbox, Some(Room::new(session.ledger.clone(), lane)))
             })
             .collect();
         session.set_upstreams(upstreams);
-        for (backend, messages) in inboxes.into_iter().enumerate() {
-            session.spawn(self.clone().serve_inbox(Arc::downgrade(&session), backend, messages));
-        }
         Ok(unfinished)
+    }
+
+    /// What a backend says to the session outside of any call. Served by a task of the session while there is something.
+    fn inbox(self: &Arc<Self>, session: &Arc<Session>, backend: usize) -> Inbox {
+        let (gateway, session) = (Arc::downgrade(self), Arc::downgrade(session));
+        Inbox::new(INBOX, move |letters| {
+            let (Some(gateway), Some(session)) = (gateway.upgrade(), session.upgrade()) else { return };
+            session.spawn(gateway.serve_inbox(session.clone(), backend, letters));
+        })
     }
 
     /// A new account.

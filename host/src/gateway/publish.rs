@@ -213,6 +213,7 @@ async fn name(
             names[at] = None;
         }
     }
+    table.share(&host.names);
     Ok(names)
 }
 

@@ -231,7 +231,7 @@ impl Control {
     fn samples(&self, host: &Host, view: &SessionView) -> Vec<Sample> {
         let mut samples: Vec<Sample> = Vec::new();
         for session in self.gateway.sessions_of(&host.virtual_host) {
-            let tables = session.published().tables().clone();
+            let tables = session.published().tables();
             if tables.iter().any(|table| !table.is_empty()) {
                 samples.push(Sample { view: SessionView { scratch: Scratch::new(), warm: Warm::new(), ..session.view() }, tables });
             }

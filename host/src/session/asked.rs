@@ -1,10 +1,9 @@
 //! Requests of servers to this client (sampling, elicitation, roots, …) that wait for their answer.
 
-use super::lock;
 use super::streams::StreamId;
 use crate::protocol::RequestId;
+use crate::rare::Rare;
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -35,7 +34,7 @@ pub enum About {
 
 /// The open questions of a session, by the number under which the client knows them. Bounded in number and time.
 pub struct Asked {
-    inner: Mutex<Inner>,
+    inner: Rare<Inner>,
     limit: usize,
     timeout: Duration,
 }
@@ -48,60 +47,58 @@ struct Inner {
 
 impl Asked {
     pub fn new(limit: usize, timeout: Duration) -> Self {
-        Asked { inner: Mutex::default(), limit, timeout }
+        Asked { inner: Rare::default(), limit, timeout }
     }
 
     /// A number for the question; none when too many are open.
     pub fn ask(&self, question: Question) -> Option<u64> {
-        let mut inner = lock(&self.inner);
-        if inner.open.len() >= self.limit {
-            return None;
-        }
-        inner.next += 1;
-        let number = inner.next;
-        inner.open.insert(number, (question, Instant::now() + self.timeout));
-        Some(number)
+        self.inner.change(|inner| {
+            if inner.open.len() >= self.limit {
+                return None;
+            }
+            inner.next += 1;
+            inner.open.insert(inner.next, (question, Instant::now() + self.timeout));
+            Some(inner.next)
+        })
     }
 
     /// Takes the question that the client answered.
     pub fn take(&self, number: u64) -> Option<Question> {
-        lock(&self.inner).open.remove(&number).map(|(q, _)| q)
+        self.inner.look(|inner| inner.open.remove(&number).map(|(q, _)| q))?
     }
 
     /// The question, which stays open (progress of the client on it).
     pub fn get(&self, number: u64) -> Option<Question> {
-        lock(&self.inner).open.get(&number).map(|(q, _)| q.clone())
+        self.inner.look(|inner| inner.open.get(&number).map(|(q, _)| q.clone()))?
     }
 
     /// Takes the question that its backend withdraws.
     pub fn withdraw(&self, backend: usize, id: &RequestId) -> Option<(u64, Question)> {
-        let mut inner = lock(&self.inner);
-        let number = inner.open.iter().find(|(_, (q, _))| q.backend == backend && q.id == *id).map(|(n, _)| *n)?;
-        inner.open.remove(&number).map(|(q, _)| (number, q))
+        let withdraw = |inner: &mut Inner| {
+            let number = inner.open.iter().find(|(_, (q, _))| q.backend == backend && q.id == *id).map(|(n, _)| *n)?;
+            inner.open.remove(&number).map(|(q, _)| (number, q))
+        };
+        self.inner.look(withdraw)?
     }
 
     /// Takes the questions of a call that is over.
     pub fn end_of_stream(&self, stream: StreamId) -> Vec<Question> {
-        let mut inner = lock(&self.inner);
-        if inner.open.is_empty() {
-            return Vec::new();
-        }
-        inner.open.extract_if(|_, (q, _)| q.stream == stream).map(|(_, (q, _))| q).collect()
+        let end = |inner: &mut Inner| inner.open.extract_if(|_, (q, _)| q.stream == stream).map(|(_, (q, _))| q).collect();
+        self.inner.look(end).unwrap_or_default()
     }
 
     /// Takes the questions of a backend that went down.
     pub fn backend_gone(&self, backend: usize) {
-        lock(&self.inner).open.retain(|_, (q, _)| q.backend != backend);
+        self.inner.look(|inner| inner.open.retain(|_, (q, _)| q.backend != backend));
     }
 
     /// Takes those that have waited too long.
     pub fn expired(&self, now: Instant) -> Vec<Question> {
-        let mut inner = lock(&self.inner);
-        let over: Vec<u64> = inner.open.iter().filter(|(_, (_, until))| *until <= now).map(|(n, _)| *n).collect();
-        over.into_iter().filter_map(|n| inner.open.remove(&n)).map(|(q, _)| q).collect()
+        let over = |inner: &mut Inner| inner.open.extract_if(|_, (_, until)| *until <= now).map(|(_, (q, _))| q).collect();
+        self.inner.look(over).unwrap_or_default()
     }
 
     pub fn clear(&self) {
-        lock(&self.inner).open.clear();
+        self.inner.look(|inner| inner.open.clear());
     }
 }

@@ -3,19 +3,22 @@
 use super::{Session, lock};
 use crate::protocol::RequestId;
 use bytes::Bytes;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio_util::sync::CancellationToken;
 
+/// Places for calls that a session keeps when none is in flight.
+const KEPT: usize = 8;
+
 pub(super) struct Calls {
-    by_id: Mutex<HashMap<Key, Arc<Cancel>>>,
+    /// Few at a time, and bounded: a list, which is looked through from its end.
+    by_id: Mutex<Vec<(Key, Arc<Cancel>)>>,
     limit: usize,
     next: AtomicU64,
 }
 
 /// What a call in flight is known by.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq)]
 enum Key {
     /// The id that its client gave it: unique within a session.
     Client(RequestId),
@@ -60,19 +63,23 @@ impl Calls {
             false => Key::Client(id.clone()),
         };
         let mut by_id = lock(&calls.by_id);
-        if by_id.contains_key(&key) {
+        if by_id.iter().any(|(known, _)| *known == key) {
             return Begin::Duplicate;
         }
         if by_id.len() >= calls.limit {
             return Begin::Full { limit: calls.limit };
         }
         let cancel = Arc::new(Cancel::default());
-        by_id.insert(key.clone(), cancel.clone());
+        if by_id.capacity() == 0 {
+            // One at a time is what most have.
+            by_id.reserve_exact(1);
+        }
+        by_id.push((key.clone(), cancel.clone()));
         Begin::Started(CallControl { session: session.clone(), key, cancel })
     }
 
     pub(super) fn find(&self, id: &RequestId) -> Option<Arc<Cancel>> {
-        lock(&self.by_id).get(&Key::Client(id.clone())).cloned()
+        lock(&self.by_id).iter().find(|(key, _)| matches!(key, Key::Client(known) if known == id)).map(|(_, cancel)| cancel.clone())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -117,7 +124,15 @@ impl CallControl {
 
 impl Drop for CallControl {
     fn drop(&mut self) {
-        lock(&self.session.calls.by_id).remove(&self.key);
+        {
+            let mut by_id = lock(&self.session.calls.by_id);
+            if let Some(at) = by_id.iter().rposition(|(known, _)| *known == self.key) {
+                by_id.swap_remove(at);
+            }
+            if by_id.is_empty() && by_id.capacity() > KEPT {
+                *by_id = Vec::new();
+            }
+        }
         self.session.touch();
     }
 }

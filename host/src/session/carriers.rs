@@ -6,10 +6,11 @@
 
 use super::lock;
 use super::streams::StreamId;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-#[derive(Clone, Debug, Default)]
-pub struct Carriers(Arc<Mutex<Vec<Entry>>>);
+/// Made with the first request: clients of older revisions have none.
+#[derive(Debug, Default)]
+pub struct Carriers(OnceLock<Arc<Mutex<Vec<Entry>>>>);
 
 #[derive(Debug)]
 struct Entry {
@@ -20,30 +21,33 @@ struct Entry {
 
 /// Drop it when the request has its answer.
 pub struct Carrier {
-    all: Carriers,
+    all: Arc<Mutex<Vec<Entry>>>,
     stream: StreamId,
 }
 
 impl Carriers {
     pub fn add(&self, backend: usize, stream: StreamId) -> Carrier {
-        lock(&self.0).push(Entry { backend, stream, waits: false });
-        Carrier { all: self.clone(), stream }
+        let all = self.0.get_or_init(Arc::default).clone();
+        lock(&all).push(Entry { backend, stream, waits: false });
+        Carrier { all, stream }
     }
 
     /// The request on this stream waits for its client, or does not any more.
     pub fn waits(&self, stream: StreamId, waits: bool) {
-        lock(&self.0).iter_mut().filter(|e| e.stream == stream).for_each(|e| e.waits = waits);
+        if let Some(all) = self.0.get() {
+            lock(all).iter_mut().filter(|e| e.stream == stream).for_each(|e| e.waits = waits);
+        }
     }
 
     /// The youngest request at this backend that does not wait.
     pub fn pick(&self, backend: usize) -> Option<StreamId> {
-        lock(&self.0).iter().rev().find(|e| e.backend == backend && !e.waits).map(|e| e.stream)
+        lock(self.0.get()?).iter().rev().find(|e| e.backend == backend && !e.waits).map(|e| e.stream)
     }
 }
 
 impl Drop for Carrier {
     fn drop(&mut self) {
-        let mut all = lock(&self.all.0);
+        let mut all = lock(&self.all);
         if let Some(at) = all.iter().position(|e| e.stream == self.stream) {
             all.remove(at);
         }

@@ -25,8 +25,9 @@ pub use virtual_host::{LastNames, VirtualHost};
 
 use crate::admission::Ledger;
 use crate::backend::{ServerHello, State, Upstream};
-use crate::catalog::{Annotated, KINDS, Published, Table, Target};
+use crate::catalog::{Annotated, Published, Table, Target};
 use crate::protocol::{Request, Version};
+use crate::rare::Rare;
 use crate::telemetry::metrics::LevelGuard;
 use bytes::Bytes;
 use lockgate_policy::{BackendState, BackendView, Chain, Claims, Kind, Scratch, SessionView, Warm};
@@ -82,8 +83,8 @@ pub struct SessionLimits {
 pub struct Session {
     key: SessionKey,
     tag: Arc<str>,
-    /// What a cursor that was given out is good for.
-    scope: Arc<str>,
+    /// What a cursor that was given out is good for, where that is not the session.
+    scope: Option<Arc<str>>,
     pub client: Client,
     pub host: Arc<VirtualHost>,
     /// What else is known of the principal; policies see what they are granted of it.
@@ -102,20 +103,18 @@ pub struct Session {
     pub known_tasks: Tasks,
     calls: calls::Calls,
     upstreams: OnceLock<Vec<Arc<Upstream>>>,
-    /// What each backend said when its part was last told to the client: index as in `host.backends`.
-    announced: Mutex<Vec<Option<Arc<ServerHello>>>>,
+    /// By backend: index as in `host.backends`.
+    standing: Mutex<Box<[Standing]>>,
     /// Subscribed resources: backend and its own URI, to the URI that the client used.
-    subscriptions: Mutex<HashMap<(usize, String), String>>,
+    subscriptions: Rare<HashMap<(usize, String), String>>,
     /// The last `logging/setLevel` that the client sent.
-    level: Mutex<Option<Request>>,
+    level: Rare<Option<Request>>,
     /// Only of a client of 2026-07-28: what its tools want repeated in headers.
     pub annotated: Annotated,
     /// Only of such a client.
     pub listeners: Listeners,
     /// Of such a client: what is under way.
     pub carriers: Carriers,
-    /// Of such a client: what each backend was asked for at least, as rank of its log level.
-    levels: Mutex<Vec<u8>>,
     /// The connection that it stood for has ended: it ends with its last call.
     orphaned: AtomicBool,
     scratch: Arc<Scratch>,
@@ -129,6 +128,17 @@ pub struct Session {
     tasks: TaskTracker,
     /// One list is walked at a time, however many calls wait for what it brings.
     walking: Semaphore,
+}
+
+/// How the session stands with one backend.
+#[derive(Clone)]
+struct Standing {
+    /// What it said when its part was last told to the client.
+    announced: Option<Arc<ServerHello>>,
+    /// Of a client of 2026-07-28: what it was asked for at least, as rank of its log level.
+    level: u8,
+    /// It has come once.
+    came: bool,
 }
 
 /// What a session is made of.
@@ -158,8 +168,8 @@ impl Session {
         let NewSession { key, tag, client, host, claims, limits, ledger, place } = of;
         let scope = match client.version.is_modern() {
             // The next page may be asked for in another chamber of the same client.
-            true => format!("{} {}", key.principal.name(), key.virtual_host).into(),
-            false => key.id.as_str().into(),
+            true => Some(format!("{} {}", key.principal.name(), key.virtual_host).into()),
+            false => None,
         };
         Arc::new(Session {
             key,
@@ -169,8 +179,7 @@ impl Session {
             published: Mutex::new(Arc::new(Published::new(host.policies.current()))),
             naming: Semaphore::new(1),
             news: AtomicU8::new(0),
-            announced: Mutex::new(vec![None; host.backends.len()]),
-            levels: Mutex::new(vec![u8::MAX; host.backends.len()]),
+            standing: Mutex::new(vec![Standing { announced: None, level: u8::MAX, came: false }; host.backends.len()].into()),
             client,
             host,
             streams: Arc::new(Streams::new(limits.replay, ledger.clone())),
@@ -179,8 +188,8 @@ impl Session {
             known_tasks: Tasks::default(),
             calls: calls::Calls::new(limits.in_flight),
             upstreams: OnceLock::new(),
-            subscriptions: Mutex::default(),
-            level: Mutex::default(),
+            subscriptions: Rare::default(),
+            level: Rare::default(),
             annotated: Annotated::default(),
             listeners: Listeners::default(),
             carriers: Carriers::default(),
@@ -207,7 +216,7 @@ impl Session {
 
     /// Within what a cursor is good: this session, or all that the principal has at the virtual host where there are no sessions.
     pub fn scope(&self) -> &str {
-        &self.scope
+        self.scope.as_deref().unwrap_or(self.key.id.as_str())
     }
 
     /// A short hash that stands for the session in logs. The id itself is told to nobody but its owner.
@@ -266,15 +275,19 @@ impl Session {
 
     /// Notes that the client knows of `hello` (by the answer to initialize, or a list_changed). Answers whether that is news.
     pub fn announce(&self, backend: usize, hello: &Arc<ServerHello>) -> bool {
-        let mut announced = lock(&self.announced);
-        match announced.get_mut(backend) {
-            Some(Some(known)) if Arc::ptr_eq(known, hello) => false,
-            Some(slot) => {
-                *slot = Some(hello.clone());
+        match lock(&self.standing).get_mut(backend) {
+            Some(Standing { announced: Some(known), .. }) if Arc::ptr_eq(known, hello) => false,
+            Some(standing) => {
+                standing.announced = Some(hello.clone());
                 true
             }
             None => false,
         }
+    }
+
+    /// Notes that a backend has come. Answers whether it had come before.
+    pub fn has_come(&self, backend: usize) -> bool {
+        lock(&self.standing).get_mut(backend).is_some_and(|standing| std::mem::replace(&mut standing.came, true))
     }
 
     /// The turn to walk lists; the others wait, and then find the names.
@@ -304,7 +317,9 @@ impl Session {
 
     /// What a backend lists of this kind has changed.
     pub fn list_changed(&self, kind: Kind, backend: usize) {
-        lock(&self.published).table(kind).changed(backend);
+        if let Some(table) = lock(&self.published).made_of(kind) {
+            table.changed(backend);
+        }
         if kind == Kind::Tool {
             self.annotated.forget(backend);
         }
@@ -313,13 +328,13 @@ impl Session {
     /// As `list_changed`, for everything that a backend lists.
     pub fn lists_changed(&self, backend: usize) {
         let published = lock(&self.published);
-        KINDS.iter().for_each(|kind| published.table(*kind).changed(backend));
+        published.made().for_each(|table| table.changed(backend));
     }
 
     /// A backend has come or gone: routers are asked anew.
     pub fn forget_routes(&self) {
         let published = lock(&self.published);
-        KINDS.iter().for_each(|kind| published.table(*kind).forget_routes());
+        published.made().for_each(|table| table.forget_routes());
     }
 
     /// Adds to what the client is to be told (bits below [`TELLING`]). True: nobody is at it, the caller has to see to it.
@@ -339,38 +354,37 @@ impl Session {
     // --- what the client asked for that outlives a call
 
     pub fn subscribe(&self, backend: usize, uri: String, public: String) {
-        lock(&self.subscriptions).insert((backend, uri), public);
+        self.subscriptions.change(|known| known.insert((backend, uri), public));
     }
 
     pub fn unsubscribe(&self, backend: usize, uri: &str) {
-        lock(&self.subscriptions).remove(&(backend, uri.to_owned()));
+        self.subscriptions.look(|known| known.remove(&(backend, uri.to_owned())));
     }
 
     /// How many resources are subscribed.
     pub fn subscriptions(&self) -> usize {
-        lock(&self.subscriptions).len()
+        self.subscriptions.look(|known| known.len()).unwrap_or(0)
     }
 
     /// What the client subscribed to with this URI: the backend and its own URI.
     pub fn subscription(&self, public: &str) -> Option<(usize, String)> {
-        lock(&self.subscriptions).iter().find(|(_, used)| *used == public).map(|(key, _)| key.clone())
+        self.subscriptions.look(|known| known.iter().find(|(_, used)| *used == public).map(|(key, _)| key.clone()))?
     }
 
     /// The URI that the client used when it subscribed.
     pub fn subscribed_as(&self, backend: usize, uri: &str) -> Option<String> {
-        lock(&self.subscriptions).get(&(backend, uri.to_owned())).cloned()
+        self.subscriptions.look(|known| known.get(&(backend, uri.to_owned())).cloned())?
     }
 
     pub fn set_level(&self, request: Request) {
-        *lock(&self.level) = Some(request);
+        self.level.change(|level| *level = Some(request));
     }
 
     /// Notes that a backend is asked for log messages from `rank` on. False where it is asked for as much already.
     pub fn lower_level(&self, backend: usize, rank: u8) -> bool {
-        let mut levels = lock(&self.levels);
-        match levels.get_mut(backend) {
-            Some(level) if *level > rank => {
-                *level = rank;
+        match lock(&self.standing).get_mut(backend) {
+            Some(standing) if standing.level > rank => {
+                standing.level = rank;
                 true
             }
             _ => false,
@@ -378,7 +392,7 @@ impl Session {
     }
 
     pub fn level(&self) -> Option<Request> {
-        lock(&self.level).clone()
+        self.level.look(|level| level.clone())?
     }
 
     // --- calls

@@ -3,10 +3,9 @@
 //! Servers see only the gateway's credential, so that this, and not their word, keeps the tasks of two sessions apart. Bounded: the oldest
 //! are forgotten, and are then as good as unknown. Knows no messages.
 
-use super::lock;
+use crate::rare::Rare;
 use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Tasks that one session may have.
@@ -24,7 +23,7 @@ pub enum RunBy {
 #[derive(Debug, Default)]
 pub struct Tasks {
     any: AtomicBool,
-    known: Mutex<VecDeque<[u8; 16]>>,
+    known: Rare<VecDeque<[u8; 16]>>,
 }
 
 impl Tasks {
@@ -41,18 +40,23 @@ impl Tasks {
     /// `id`: the one that who runs it gave it.
     pub fn add(&self, run_by: RunBy, backend: usize, id: &str) {
         self.expect();
-        let (key, mut known) = (key(run_by, backend, id), lock(&self.known));
-        if known.contains(&key) {
-            return;
-        }
-        if known.len() >= TASKS {
-            known.pop_front();
-        }
-        known.push_back(key);
+        let key = key(run_by, backend, id);
+        self.known.change(|known| {
+            if known.contains(&key) {
+                return;
+            }
+            if known.len() >= TASKS {
+                known.pop_front();
+            }
+            known.push_back(key);
+        });
     }
 
     pub fn has(&self, run_by: RunBy, backend: usize, id: &str) -> bool {
-        self.any() && lock(&self.known).contains(&key(run_by, backend, id))
+        self.any() && {
+            let key = key(run_by, backend, id);
+            self.known.look(|known| known.contains(&key)).unwrap_or(false)
+        }
     }
 }
 

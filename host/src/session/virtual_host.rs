@@ -2,7 +2,7 @@
 
 use super::lock;
 use crate::backend::Backend;
-use crate::catalog::Table;
+use crate::catalog::{Pool, Table};
 use lockgate_policy::Live;
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +17,8 @@ pub struct VirtualHost {
     pub instructions: Option<String>,
     /// The names of a session that has ended, in the order of `catalog::KINDS`: what new policies are tried on where no session lives.
     pub last_names: LastNames,
+    /// The names that its sessions have in common.
+    pub names: Pool,
 }
 
 /// A place for the names of one session.

@@ -32,8 +32,10 @@ const JSON: HeaderValue = HeaderValue::from_static(headers::JSON);
 #[derive(Debug)]
 pub struct HttpLink {
     at: Address,
-    /// For POST.
-    post: HeaderMap,
+    /// For POST, without the session: the same for many sessions, and then there once.
+    post: Arc<HeaderMap>,
+    /// The id that the backend gave.
+    session: Option<HeaderValue>,
     /// Whether the backend gave a session id.
     pub has_session: bool,
 }
@@ -82,14 +84,15 @@ impl HttpLink {
         post.insert(ACCEPT, BOTH);
         post.insert(CONTENT_TYPE, JSON);
         post.insert(HOST, at.host().clone());
-        HttpLink { at, post, has_session: false }
+        HttpLink { at, post: Arc::new(post), session: None, has_session: false }
     }
 
     /// `initialize` and `notifications/initialized`. The caller bounds the time.
     pub async fn open(inner: &Arc<Inner>, mut link: HttpLink, epoch: u64) -> Result<Link, Refusal> {
         let id = inner.next_id();
         let response = link.post(inner, &handshake::initialize(&inner.hello, id)).await?;
-        let session = response.headers().get(headers::SESSION_ID).cloned();
+        // Copied: what the connection read it with would stay with the session.
+        let session = response.headers().get(headers::SESSION_ID).and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
         let status = response.status();
         let refused = |error, other_era| Err(Refusal { error, status: (!status.is_success()).then_some(status), other_era });
         let response = match link.head(inner, id, response).await {
@@ -103,11 +106,16 @@ impl HttpLink {
         };
         if let Some(mut session) = session {
             session.set_sensitive(true);
-            link.post.insert(headers::SESSION_ID, session);
+            // Its place, so that none has to be made for each request.
+            Arc::make_mut(&mut link.post).insert(headers::SESSION_ID, HeaderValue::from_static(""));
+            link.session = Some(session);
             link.has_session = true;
         }
         match link.finish(inner, id, response).await {
-            Ok(hello) => Ok(Link { epoch, hello: Arc::new(hello), wiring: Wiring::Http(link) }),
+            Ok(hello) => {
+                link.post = inner.backend.known.headers(link.post);
+                Ok(Link { epoch, hello: Arc::new(hello), wiring: Wiring::Http(link) })
+            }
             Err(refusal) => {
                 let shared = inner.clone();
                 inner.spawn(async move {
@@ -124,7 +132,7 @@ impl HttpLink {
         let refused = |error| Refusal { error, status: None, other_era: may_be_modern(&answer) };
         let hello = handshake::read(&inner.backend.name, &answer).map_err(refused)?;
         if hello.version.has_version_header() {
-            self.post.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(hello.version.as_str()));
+            Arc::make_mut(&mut self.post).insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(hello.version.as_str()));
         }
         match self.send(inner, &handshake::initialized()).await {
             // Some servers want no notifications, and work all the same.
@@ -133,7 +141,11 @@ impl HttpLink {
             }
             result => result?,
         }
-        Ok(hello)
+        Ok(ServerHello {
+            capabilities: inner.backend.known.text(hello.capabilities),
+            server_info: inner.backend.known.text(hello.server_info),
+            ..hello
+        })
     }
 
     /// The same for requests of 2026-07-28, each of which adds the headers that repeat its own body.
@@ -141,21 +153,25 @@ impl HttpLink {
         let repeating =
             |name: &HeaderName| *name == headers::METHOD || *name == headers::NAME || name.as_str().starts_with(headers::PARAM_PREFIX);
         let configured: Vec<HeaderName> = self.post.keys().filter(|name| repeating(name)).cloned().collect();
+        let post = Arc::make_mut(&mut self.post);
         for name in configured {
-            self.post.remove(name);
+            post.remove(name);
         }
-        self.post.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(Version::V2026_07_28.as_str()));
+        post.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(Version::V2026_07_28.as_str()));
         self
     }
 
-    /// What goes with every POST.
+    /// What goes with every POST, apart from the id of a session.
     pub fn headers(&self) -> &HeaderMap {
         &self.post
     }
 
     /// POSTs a message and waits for the head of the response.
     pub async fn post(&self, inner: &Arc<Inner>, message: &Wire) -> Result<HttpResponse<Body>, BackendError> {
-        self.post_with(inner, &self.post, message).await
+        match &self.session {
+            Some(_) => self.post_with(inner, &self.head_for_session(), message).await,
+            None => self.post_with(inner, &self.post, message).await,
+        }
     }
 
     /// As `post`, with other headers.
@@ -165,7 +181,7 @@ impl HttpLink {
 
     /// Opens the GET stream, or resumes a stream after an event.
     pub async fn get(&self, inner: &Arc<Inner>, last_event_id: Option<&str>) -> Result<HttpResponse<Body>, SendError> {
-        let mut head = self.post.clone();
+        let mut head = self.head_for_session();
         head.remove(CONTENT_TYPE);
         head.insert(ACCEPT, STREAM);
         if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok()) {
@@ -174,12 +190,21 @@ impl HttpLink {
         inner.backend.http.send(Method::GET, &self.at, &head, &Wire::new()).await
     }
 
+    /// What goes with a request of the session.
+    fn head_for_session(&self) -> HeaderMap {
+        let mut head = HeaderMap::clone(&self.post);
+        if let Some(session) = &self.session {
+            head.insert(headers::SESSION_ID, session.clone());
+        }
+        head
+    }
+
     /// Ends the session at the backend. What the backend says to that does not matter.
     pub async fn delete(&self, inner: &Arc<Inner>) {
         if !self.has_session {
             return;
         }
-        let mut head = self.post.clone();
+        let mut head = self.head_for_session();
         head.remove(CONTENT_TYPE);
         if let Err(error) = inner.backend.http.send(Method::DELETE, &self.at, &head, &Wire::new()).await {
             tracing::debug!(backend = %inner.backend.name, session = %inner.hello.session_tag, ?error, "could not end the backend's session");

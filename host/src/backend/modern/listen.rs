@@ -8,9 +8,9 @@ use super::flight::{self, Stopped};
 use super::post::Posting;
 use super::pushed::{Honoured, LISTS, filter, flag, honoured, untagged};
 use crate::backend::backoff::Backoff;
-use crate::backend::inner::{Inner, lock};
+use crate::backend::inner::Inner;
 use crate::backend::link::{Link, Wiring};
-use crate::backend::restore::Memo;
+use crate::backend::restore::{Memo, Restore};
 use crate::backend::{CallEvent, FromServer, handshake};
 use crate::protocol::json::Object;
 use crate::protocol::{Incoming, Wire, codes, method};
@@ -109,7 +109,7 @@ pub async fn watch(inner: &Inner, link: &Link, id: &str) -> Result<(), String> {
 
 async fn wish(inner: &Inner, link: &Link, memo: Memo, is_told: impl Fn(&Honoured) -> bool) -> Result<(), String> {
     let wishes = &inner.modern().wishes;
-    lock(&inner.restore).keep(memo);
+    inner.restore.change(|restore| restore.keep(memo));
     let version = wishes.changed();
     let mut settled = wishes.settled.subscribe();
     let result = tokio::select! {
@@ -129,7 +129,7 @@ async fn wish(inner: &Inner, link: &Link, memo: Memo, is_told: impl Fn(&Honoured
 
 /// Takes back a wish.
 pub fn unwish(inner: &Inner, memo: Memo) {
-    lock(&inner.restore).keep(memo);
+    inner.restore.change(|restore| restore.keep(memo));
     inner.modern().wishes.changed();
 }
 
@@ -228,8 +228,8 @@ impl<'a> Keeper<'a> {
     fn next(&mut self, wish: u64) -> Next {
         let wishes = &self.inner.modern().wishes;
         let filter = {
-            let restore = lock(&self.inner.restore);
-            filter(&self.link.hello.capabilities, restore.uris(), restore.tasks())
+            let of = |restore: &mut Restore| filter(&self.link.hello.capabilities, restore.uris(), restore.tasks());
+            self.inner.restore.look(of).unwrap_or_else(|| of(&mut Restore::default()))
         };
         if self.current.as_ref().map_or(filter.is_empty(), |c| c.filter == filter) {
             wishes.settle(wish, Ok(None));

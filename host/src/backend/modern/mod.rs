@@ -20,7 +20,7 @@ mod tools;
 use super::call::{Call, Slot, Start, Way};
 use super::error::BackendError;
 use super::http::exchange;
-use super::inner::{Inner, lock};
+use super::inner::Inner;
 use super::link::Link;
 use super::restore::Memo;
 use super::{Hello, Outbound};
@@ -105,7 +105,7 @@ async fn here(inner: &Arc<Inner>, link: &Link, id: u64, of: &str, memo: Option<M
             subscribed.map_err(|why| inner.unavailable(format!("it was not possible to subscribe: {why}"), None))?;
         }
         Some(memo @ Memo::Unsubscribe(_)) => listen::unwish(inner, memo),
-        Some(memo @ Memo::Level(_)) => lock(&inner.restore).keep(memo),
+        Some(memo @ Memo::Level(_)) => inner.restore.change(|restore| restore.keep(memo)),
         None if of == method::PING => {}
         // Tasks are not watched by requests.
         Some(Memo::Watch(_) | Memo::Unwatch(_)) | None => {

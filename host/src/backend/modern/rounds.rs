@@ -17,7 +17,7 @@ use super::tools;
 use crate::backend::CallEvent;
 use crate::backend::call::Slot;
 use crate::backend::error::BackendError;
-use crate::backend::inner::{Inner, lock};
+use crate::backend::inner::Inner;
 use crate::backend::link::{Link, Wiring};
 use crate::backend::upstream::is_own_business;
 use crate::protocol::json::{self, Object};
@@ -48,7 +48,7 @@ pub async fn run(inner: &Arc<Inner>, link: &Link, first: u64, ask: &Ask, slot: &
     loop {
         let members = match inner.hello.modern {
             true => inner.modern().meta.members(ask.level()),
-            false => inner.modern().meta.members(lock(&inner.restore).level().as_deref()),
+            false => inner.modern().meta.members(inner.restore.look(|restore| restore.level()).flatten().as_deref()),
         };
         let message = ask.message(id, &members, retry.as_ref()).into_bytes();
         let lookup = http.and_then(|_| Lookup::of(inner, ask.method(), &message));

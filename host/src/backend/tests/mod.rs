@@ -15,6 +15,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 
 pub const LONG: Duration = Duration::from_secs(20);
 
@@ -217,8 +218,24 @@ pub fn hello() -> Arc<Hello> {
 }
 
 pub fn open(backend: Backend) -> (Arc<Upstream>, mpsc::Receiver<FromServer>) {
-    let (inbox, received) = mpsc::channel(64);
+    let (inbox, received) = inbox();
     (Upstream::open(Arc::new(backend), hello(), inbox, None), received)
+}
+
+/// An inbox, and what comes out of it.
+pub fn inbox() -> (Inbox, mpsc::Receiver<FromServer>) {
+    let (sender, received) = mpsc::channel(64);
+    let inbox = Inbox::new(8, move |mut letters| {
+        let sender = sender.clone();
+        tokio::spawn(async move {
+            while let Some(message) = letters.next() {
+                if sender.send(message).await.is_err() {
+                    return;
+                }
+            }
+        });
+    });
+    (inbox, received)
 }
 
 pub fn outbound(text: &str) -> Outbound {

@@ -52,7 +52,7 @@ for line in sys.stdin:
 }
 
 fn open_for(backend: Backend, capabilities: &str) -> (Arc<Upstream>, mpsc::Receiver<FromServer>) {
-    let (inbox, received) = mpsc::channel(64);
+    let (inbox, received) = inbox();
     let hello = Hello { capabilities: Bytes::from(capabilities.to_owned()), ..(*hello()).clone() };
     (Upstream::open(Arc::new(backend), Arc::new(hello), inbox, None), received)
 }

@@ -372,7 +372,7 @@ async fn a_server_of_both_eras_is_spoken_to_in_the_clients() {
     let (older, _inbox) = open(backend.clone());
     assert_eq!(older.ready(LONG).await.unwrap().version, Version::V2025_11_25);
     assert!(server.with("server/discover").is_empty());
-    let (inbox, _received) = mpsc::channel(64);
+    let (inbox, _received) = inbox();
     let newer = Upstream::open(
         Arc::new(backend.clone()),
         Arc::new(Hello { version: Version::V2026_07_28, modern: true, ..(*hello()).clone() }),

@@ -7,6 +7,7 @@ mod refusals;
 mod sessions;
 
 use super::{Front, Listener, Server, ServerLimits};
+use crate::catalog::Pool;
 use crate::config::{self, Config};
 use crate::gateway::{Gateway, ParkedLimits, Settings};
 use crate::session::streams::ReplayLimits;
@@ -43,6 +44,7 @@ impl Site {
             policies: Arc::new(Live::new(Arc::new(Chain::new(engine.clone(), path.into(), Vec::new())))),
             instructions: None,
             last_names: LastNames::default(),
+            names: Pool::default(),
         };
         let settings = Settings {
             idle_timeout: Duration::from_secs(60),

@@ -12,14 +12,16 @@
 //! bounded for the session as a whole, in events, bytes and time; the oldest goes first.
 
 mod notes;
+mod table;
 
 pub use notes::{Noted, Rule};
 
 use crate::admission::{Ledger, Permit};
 use crate::protocol::{RequestId, Wire};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use table::Table;
 use tokio::sync::Notify;
 
 /// Bytes that a writer of notifications may be ahead of its reader.
@@ -99,12 +101,11 @@ pub struct Streams {
 }
 
 struct Inner {
-    streams: HashMap<StreamId, Stream>,
+    streams: Table,
     next: StreamId,
     /// Frames that were handed out, or that nobody reads now, oldest first.
     kept: VecDeque<EventId>,
     kept_bytes: usize,
-    closed: bool,
 }
 
 struct Stream {
@@ -122,8 +123,14 @@ struct Stream {
     missed: u64,
     /// A message was dropped or merged for want of room, and none has found room since.
     crowded: bool,
-    wake_reader: Arc<Notify>,
-    wake_writer: Arc<Notify>,
+    wakes: Arc<Wakes>,
+}
+
+/// What those who wait for something to happen on a stream wait at.
+#[derive(Default)]
+struct Wakes {
+    reader: Notify,
+    writer: Notify,
 }
 
 impl Stream {
@@ -138,9 +145,15 @@ impl Stream {
             finished: None,
             missed: 0,
             crowded: false,
-            wake_reader: Arc::default(),
-            wake_writer: Arc::default(),
+            wakes: Arc::default(),
         }
+    }
+
+    /// Nothing follows what is queued.
+    fn end(&mut self, now: Instant) {
+        self.finished.get_or_insert(now);
+        self.wakes.reader.notify_waiters();
+        self.wakes.writer.notify_waiters();
     }
 
     fn unread(&self) -> impl Iterator<Item = &Frame> {
@@ -156,19 +169,8 @@ impl Stream {
 impl Streams {
     /// `ledger`: whose credit the frames hold.
     pub fn new(limits: ReplayLimits, ledger: Arc<Ledger>) -> Self {
-        let mut standalone = Stream::new();
-        standalone.resumable = true;
-        Streams {
-            inner: Mutex::new(Inner {
-                streams: HashMap::from([(STANDALONE, standalone)]),
-                next: 1,
-                kept: VecDeque::new(),
-                kept_bytes: 0,
-                closed: false,
-            }),
-            limits,
-            ledger,
-        }
+        let inner = Inner { streams: Table::default(), next: 1, kept: VecDeque::new(), kept_bytes: 0 };
+        Streams { inner: Mutex::new(inner), limits, ledger }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -181,14 +183,9 @@ impl Streams {
         let mut inner = self.lock();
         let id = inner.next;
         inner.next = inner.next.checked_add(1).unwrap_or(1);
-        let mut stream = Stream::new();
-        stream.reader = Some(1);
-        stream.readers = 1;
-        if inner.closed {
-            stream.finished = Some(Instant::now());
-        }
-        inner.streams.insert(id, stream);
-        Reader { streams: self.clone(), stream: id, generation: 1 }
+        let stream = Stream { reader: Some(1), readers: 1, ..Stream::new() };
+        let wakes = inner.streams.insert(id, stream).wakes.clone();
+        Reader { streams: self.clone(), stream: id, generation: 1, wakes }
     }
 
     /// Attaches a reader to the standalone stream; an earlier one ends ("the server MUST send each of its JSON-RPC messages on only
@@ -204,7 +201,7 @@ impl Streams {
 
     fn attach(self: &Arc<Self>, id: StreamId, after: Option<u64>) -> Option<Reader> {
         let mut inner = self.lock();
-        let stream = inner.streams.get_mut(&id).filter(|s| s.resumable)?;
+        let stream = inner.streams.get_mut(id).filter(|s| s.resumable)?;
         if let Some(after) = after {
             if after >= stream.next_sequence {
                 return None; // an event that was never sent
@@ -218,18 +215,18 @@ impl Streams {
         for frame in stream.frames.iter_mut().filter(|f| f.event.sequence >= cursor && f.permit.is_none()) {
             frame.permit = Some(self.ledger.owe(frame.message.len()));
         }
-        stream.wake_reader.notify_waiters();
-        Some(Reader { streams: self.clone(), stream: id, generation: stream.readers })
+        stream.wakes.reader.notify_waiters();
+        Some(Reader { streams: self.clone(), stream: id, generation: stream.readers, wakes: stream.wakes.clone() })
     }
 
     /// Whether anyone reads the standalone stream now.
     pub fn standalone_attached(&self) -> bool {
-        self.lock().streams.get(&STANDALONE).is_some_and(|s| s.reader.is_some())
+        self.lock().streams.get(STANDALONE).is_some_and(|s| s.reader.is_some())
     }
 
     /// Streams that a client reads now.
     pub fn attached(&self) -> usize {
-        self.lock().streams.values().filter(|s| s.reader.is_some()).count()
+        self.lock().streams.iter().filter(|(_, s)| s.reader.is_some()).count()
     }
 
     /// Queues the answer of a call: nothing follows it. Never waits: `permit` was its credit from the start.
@@ -248,7 +245,7 @@ impl Streams {
 
     /// Queues the notice of what an attached reader has missed, ahead of what comes next.
     fn tell_missed(&self, inner: &mut Inner, id: StreamId) {
-        let missed = inner.streams.get_mut(&id).filter(|s| s.reader.is_some()).map_or(0, |s| std::mem::take(&mut s.missed));
+        let missed = inner.streams.get_mut(id).filter(|s| s.reader.is_some()).map_or(0, |s| std::mem::take(&mut s.missed));
         if missed > 0 {
             let notice = notes::notice(missed);
             let permit = self.ledger.owe(notice.len());
@@ -260,35 +257,27 @@ impl Streams {
     pub fn detach(&self, id: StreamId) {
         let mut inner = self.lock();
         let limits = self.limits;
-        let Some(stream) = inner.streams.get_mut(&id).filter(|s| s.reader.is_some() && s.resumable) else { return };
+        let Some(stream) = inner.streams.get_mut(id).filter(|s| s.reader.is_some() && s.resumable) else { return };
         stream.reader = None;
-        stream.wake_reader.notify_waiters();
-        stream.wake_writer.notify_waiters();
+        stream.wakes.reader.notify_waiters();
+        stream.wakes.writer.notify_waiters();
         inner.keep_unread(id, &limits);
     }
 
     /// Ends a stream. What is queued is still delivered.
     pub fn finish(&self, id: StreamId) {
         let mut inner = self.lock();
-        let Some(stream) = inner.streams.get_mut(&id) else { return };
-        stream.finished.get_or_insert_with(Instant::now);
-        stream.wake_reader.notify_waiters();
-        stream.wake_writer.notify_waiters();
+        let Some(stream) = inner.streams.get_mut(id) else { return };
+        stream.end(Instant::now());
         if stream.reader.is_none() && !stream.resumable {
-            inner.streams.remove(&id);
+            inner.streams.remove(id);
         }
         inner.forget_finished(|_, count| count > FINISHED_STREAMS);
     }
 
     /// Ends all streams; the readers get what is queued, then the end.
     pub fn close(&self) {
-        let mut inner = self.lock();
-        inner.closed = true;
-        for stream in inner.streams.values_mut() {
-            stream.finished.get_or_insert_with(Instant::now);
-            stream.wake_reader.notify_waiters();
-            stream.wake_writer.notify_waiters();
-        }
+        self.lock().streams.close();
     }
 
     /// Drops what has been kept for replay longer than the limit.
@@ -301,16 +290,16 @@ impl Streams {
 impl Inner {
     /// A stream that takes more messages. One that nobody can ever read is removed.
     fn writable(&mut self, id: StreamId) -> Option<&mut Stream> {
-        let stream = self.streams.get(&id).filter(|s| s.finished.is_none())?;
+        let stream = self.streams.get_mut(id).filter(|s| s.finished.is_none())?;
         if stream.reader.is_none() && !stream.resumable {
-            self.streams.remove(&id);
+            self.streams.remove(id);
             return None;
         }
-        self.streams.get_mut(&id)
+        self.streams.get_mut(id)
     }
 
     fn append(&mut self, id: StreamId, queued: Queued, limits: &ReplayLimits) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         let Queued { message, last, asks, error, token, permit } = queued;
         let event = EventId { stream: id, sequence: stream.next_sequence };
         stream.next_sequence += 1;
@@ -320,7 +309,7 @@ impl Inner {
         let permit = permit.filter(|_| attached);
         stream.frames.push_back(Frame { message, last, event, permit, asks, error, token });
         if attached {
-            stream.wake_reader.notify_waiters();
+            stream.wakes.reader.notify_waiters();
         } else {
             self.keep(event, len, limits);
         }
@@ -334,7 +323,7 @@ impl Inner {
         let mut spared = VecDeque::new();
         while self.kept.len() + spared.len() > limits.events || self.kept_bytes > limits.bytes {
             let Some(oldest) = self.kept.pop_front() else { break };
-            let Some(stream) = self.streams.get_mut(&oldest.stream) else { continue };
+            let Some(stream) = self.streams.get_mut(oldest.stream) else { continue };
             let Some(at) = stream.frames.iter().position(|f| f.event == oldest) else { continue };
             if stream.frames[at].last && oldest.sequence >= stream.cursor && self.kept_bytes <= limits.bytes.saturating_mul(4) {
                 spared.push_back(oldest);
@@ -358,7 +347,7 @@ impl Inner {
 
     /// What nobody took is now kept for whoever resumes, and no longer owed.
     fn keep_unread(&mut self, id: StreamId, limits: &ReplayLimits) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         stream.frames.iter_mut().for_each(|f| f.permit = None);
         let unread: Vec<(EventId, usize)> = stream.unread().map(|f| (f.event, f.message.len())).collect();
         for (event, len) in unread.into_iter().rev() {
@@ -370,7 +359,7 @@ impl Inner {
 
     /// Removes a stream and what is kept of it.
     fn remove(&mut self, id: StreamId) {
-        if self.streams.remove(&id).is_some() {
+        if self.streams.remove(id) {
             let gone: Vec<EventId> = self.kept.iter().copied().filter(|e| e.stream == id).collect();
             if !gone.is_empty() {
                 self.kept.retain(|e| e.stream != id);
@@ -382,7 +371,7 @@ impl Inner {
     fn recount(&mut self) {
         let streams = &self.streams;
         self.kept_bytes =
-            self.kept.iter().filter_map(|e| streams.get(&e.stream)?.frames.iter().find(|f| f.event == *e)).map(|f| f.message.len()).sum();
+            self.kept.iter().filter_map(|e| streams.get(e.stream)?.frames.iter().find(|f| f.event == *e)).map(|f| f.message.len()).sum();
     }
 
     /// Forgets finished streams without a reader, oldest first, while `over(finished since, how many there are)`.
@@ -390,8 +379,8 @@ impl Inner {
         let mut finished: Vec<(Instant, StreamId)> = self
             .streams
             .iter()
-            .filter(|(id, s)| **id != STANDALONE && s.reader.is_none())
-            .filter_map(|(id, s)| Some((s.finished?, *id)))
+            .filter(|(id, s)| *id != STANDALONE && s.reader.is_none())
+            .filter_map(|(id, s)| Some((s.finished?, id)))
             .collect();
         finished.sort_unstable();
         let mut count = finished.len();
@@ -411,6 +400,7 @@ pub struct Reader {
     streams: Arc<Streams>,
     stream: StreamId,
     generation: u64,
+    wakes: Arc<Wakes>,
 }
 
 impl Reader {
@@ -421,7 +411,7 @@ impl Reader {
     /// From now on frames carry event ids that the client can resume from. The answer is the id for a priming event.
     pub fn make_resumable(&self) -> EventId {
         let mut inner = self.streams.lock();
-        let sequence = match inner.streams.get_mut(&self.stream) {
+        let sequence = match inner.streams.get_mut(self.stream) {
             Some(stream) => {
                 stream.resumable = true;
                 stream.cursor.saturating_sub(1)
@@ -433,89 +423,102 @@ impl Reader {
 
     /// Waits for the next frame without taking it, and says whether it is the answer; none as for `next`. Cancel-safe.
     pub async fn peek(&mut self) -> Option<bool> {
-        loop {
-            let wait = {
-                let inner = self.streams.lock();
-                let stream = inner.streams.get(&self.stream).filter(|s| s.reader == Some(self.generation))?;
-                if let Some(frame) = stream.frames.iter().find(|f| f.event.sequence >= stream.cursor) {
-                    return Some(frame.last);
-                }
-                if stream.finished.is_some() {
-                    return None;
-                }
-                let mut wait = Box::pin(stream.wake_reader.clone().notified_owned());
-                wait.as_mut().enable();
-                wait
-            };
-            wait.await;
-        }
+        self.once(Self::try_peek).await
     }
 
     /// The next frame; none at the end of the stream, or when another reader took over. Cancel-safe.
     pub async fn next(&mut self) -> Option<Frame> {
+        self.once(Self::try_next).await
+    }
+
+    /// What `look` finds, now or when something has happened on the stream.
+    async fn once<T>(&mut self, look: impl Fn(&mut Self) -> Looked<T>) -> Option<T> {
         loop {
-            let wait = {
-                let mut inner = self.streams.lock();
-                let stream = inner.streams.get_mut(&self.stream).filter(|s| s.reader == Some(self.generation))?;
-                let cursor = stream.cursor;
-                let next = stream.frames.iter().position(|f| f.event.sequence >= cursor);
-                if next.is_none() && stream.missed > 0 && stream.finished.is_none() {
-                    // It has caught up: now it can be told what it missed. Without credit it has not; then the next message brings it.
-                    let notice = notes::notice(stream.missed);
-                    if let Some(permit) = self.streams.ledger.try_owe(notice.len()) {
-                        stream.missed = 0;
-                        inner.append(
-                            self.stream,
-                            Queued { message: notice, permit: Some(permit), ..Queued::default() },
-                            &self.streams.limits,
-                        );
-                        continue;
-                    }
-                }
-                if let Some(frame) = next.and_then(|at| stream.frames.get_mut(at)) {
-                    let taken = Frame {
-                        message: frame.message.clone(),
-                        last: frame.last,
-                        event: frame.event,
-                        permit: frame.permit.take(),
-                        asks: frame.asks,
-                        error: frame.error,
-                        token: None,
-                    };
-                    stream.cursor = taken.event.sequence + 1;
-                    stream.wake_writer.notify_waiters();
-                    if stream.resumable {
-                        if !inner.kept.contains(&taken.event) {
-                            inner.keep(taken.event, taken.message.len(), &self.streams.limits);
-                        }
-                    } else if let Some(at) = next {
-                        stream.frames.remove(at);
-                    }
-                    return Some(taken);
-                }
-                if stream.finished.is_some() {
-                    return None;
-                }
-                let mut wait = Box::pin(stream.wake_reader.clone().notified_owned());
-                wait.as_mut().enable();
-                wait
-            };
-            wait.await;
+            if let Looked::Done(found) = look(self) {
+                return found;
+            }
+            let wakes = self.wakes.clone();
+            let mut woken = std::pin::pin!(wakes.reader.notified());
+            woken.as_mut().enable();
+            // And once more, now that nothing that happens is missed.
+            if let Looked::Done(found) = look(self) {
+                return found;
+            }
+            woken.await;
         }
     }
+
+    fn try_peek(&mut self) -> Looked<bool> {
+        let inner = self.streams.lock();
+        let Some(stream) = inner.streams.get(self.stream).filter(|s| s.reader == Some(self.generation)) else { return Looked::Done(None) };
+        match stream.frames.iter().find(|f| f.event.sequence >= stream.cursor) {
+            Some(frame) => Looked::Done(Some(frame.last)),
+            None if stream.finished.is_some() => Looked::Done(None),
+            None => Looked::Nothing,
+        }
+    }
+
+    fn try_next(&mut self) -> Looked<Frame> {
+        let mut inner = self.streams.lock();
+        loop {
+            let stream = inner.streams.get_mut(self.stream).filter(|s| s.reader == Some(self.generation));
+            let Some(stream) = stream else { return Looked::Done(None) };
+            let cursor = stream.cursor;
+            let next = stream.frames.iter().position(|f| f.event.sequence >= cursor);
+            if next.is_none() && stream.missed > 0 && stream.finished.is_none() {
+                // It has caught up: now it can be told what it missed. Without credit it has not; then the next message brings it.
+                let notice = notes::notice(stream.missed);
+                if let Some(permit) = self.streams.ledger.try_owe(notice.len()) {
+                    stream.missed = 0;
+                    let queued = Queued { message: notice, permit: Some(permit), ..Queued::default() };
+                    inner.append(self.stream, queued, &self.streams.limits);
+                    continue;
+                }
+            }
+            let Some((at, frame)) = next.and_then(|at| Some((at, stream.frames.get_mut(at)?))) else {
+                return if stream.finished.is_some() { Looked::Done(None) } else { Looked::Nothing };
+            };
+            stream.cursor = frame.event.sequence + 1;
+            stream.wakes.writer.notify_waiters();
+            if !stream.resumable {
+                return Looked::Done(stream.frames.remove(at));
+            }
+            let taken = Frame {
+                message: frame.message.clone(),
+                last: frame.last,
+                event: frame.event,
+                permit: frame.permit.take(),
+                asks: frame.asks,
+                error: frame.error,
+                token: None,
+            };
+            if !inner.kept.contains(&taken.event) {
+                inner.keep(taken.event, taken.message.len(), &self.streams.limits);
+            }
+            return Looked::Done(Some(taken));
+        }
+    }
+}
+
+/// What a reader finds.
+enum Looked<T> {
+    /// Nothing yet.
+    Nothing,
+    /// Something, or that there will be nothing more.
+    Done(Option<T>),
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
         let mut inner = self.streams.lock();
         let limits = self.streams.limits;
-        let closed = inner.closed;
-        let Some(stream) = inner.streams.get_mut(&self.stream) else { return };
+        let closed = inner.streams.is_closed();
+        let Some(stream) = inner.streams.get_mut(self.stream) else { return };
         if stream.reader != Some(self.generation) {
             return;
         }
         stream.reader = None;
-        stream.wake_writer.notify_waiters();
+        stream.wakes.writer.notify_waiters();
         let everything_read = stream.cursor >= stream.next_sequence && stream.finished.is_some();
         if !stream.resumable || (everything_read && closed) {
             inner.remove(self.stream);

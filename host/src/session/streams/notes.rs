@@ -4,8 +4,9 @@
 //! for `patience`, for a tenth of it where the message before found no room either, and hardly at all where one that waits can be replaced.
 //! Then each kind has its rule, so that what is queued stays bounded whatever a backend sends.
 
-use super::{Queued, StreamId, Streams, WINDOW_BYTES};
+use super::{Queued, StreamId, Streams, WINDOW_BYTES, Wakes};
 use crate::protocol::{RequestId, Wire, codes, method};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long progress waits for room: its loss is none, and its call should not take for ever. Enough that a flood does not take a processor.
@@ -45,7 +46,7 @@ impl Streams {
     /// Queues a message that is not an answer, by its rule. Waits at most `patience`. Cancel-safe.
     pub async fn note(&self, id: StreamId, message: Wire, rule: Rule) -> Noted {
         let patience = self.ledger.limits().patience;
-        let crowded = || self.lock().streams.get(&id).is_some_and(|s| s.crowded);
+        let crowded = || self.lock().streams.get(id).is_some_and(|s| s.crowded);
         let wait = match rule {
             Rule::Replace(_) => patience.min(PACE),
             _ if crowded() => patience / 10,
@@ -60,10 +61,11 @@ impl Streams {
             // Registered before the state is looked at, so that no wake-up is lost.
             let mut credit = std::pin::pin!(self.ledger.changed().notified());
             credit.as_mut().enable();
-            let mut room = match self.try_note(id, &message, &rule, Instant::now() >= until) {
+            let wakes = match self.try_note(id, &message, &rule, Instant::now() >= until) {
                 Ok(noted) => return noted,
-                Err(wake) => Box::pin(wake.notified_owned()),
+                Err(wakes) => wakes,
             };
+            let mut room = std::pin::pin!(wakes.writer.notified());
             room.as_mut().enable();
             // And once more, now that both are registered.
             if let Ok(noted) = self.try_note(id, &message, &rule, false) {
@@ -77,7 +79,7 @@ impl Streams {
     }
 
     /// Queues it if there is room, or by the rule when it is too `late` to wait for any; otherwise says what wakes a writer.
-    fn try_note(&self, id: StreamId, message: &Wire, rule: &Rule, late: bool) -> Result<Noted, std::sync::Arc<tokio::sync::Notify>> {
+    fn try_note(&self, id: StreamId, message: &Wire, rule: &Rule, late: bool) -> Result<Noted, Arc<Wakes>> {
         let mut inner = self.lock();
         let Some(stream) = inner.writable(id) else { return Ok(Noted::Gone) };
         if matches!(rule, Rule::Merge) && stream.unread().any(|f| f.message == *message) {
@@ -109,7 +111,7 @@ impl Streams {
         match rule {
             Rule::Ask(_) => return Ok(Noted::Dropped),
             Rule::Keep => {}
-            _ if !late => return Err(stream.wake_writer.clone()),
+            _ if !late => return Err(stream.wakes.clone()),
             Rule::Drop => {
                 stream.missed += 1;
                 self.ledger.count_dropped();

@@ -201,7 +201,7 @@ async fn what_is_kept_is_bounded_and_an_answer_that_nobody_took_outlives_notes()
     s.sweep(Instant::now() + Duration::from_secs(61));
     assert!(s.resume(EventId { stream: id, sequence: 1 }).is_none());
     let inner = s.lock();
-    let held: usize = inner.streams.values().flat_map(|s| &s.frames).map(|f| f.message.len()).sum();
+    let held: usize = inner.streams.iter().flat_map(|(_, s)| &s.frames).map(|f| f.message.len()).sum();
     assert_eq!(held, inner.kept_bytes);
 }
 
