@@ -28,7 +28,7 @@ impl Front {
             if stray {
                 return Err(Refused::Batch);
             }
-            return batch::post(self, verified, accepts, messages?).await;
+            return Box::pin(batch::post(self, verified, accepts, messages?)).await;
         }
         match Incoming::parse(raw)? {
             Incoming::Request(request) => self.request(verified, accepts, request).await,
@@ -56,9 +56,10 @@ impl Front {
         tracing::Span::current().record("rpc", &*request.method);
         accepts.check_answer()?;
         match classify::request(verified.headers, verified.is_named(), &request) {
-            Class::Initialize => self.initialize(verified, accepts, request).await,
+            // Boxed, as what follows: calls are small without them.
+            Class::Initialize => Box::pin(self.initialize(verified, accepts, request)).await,
             Class::ModernInitialize => Err(Refused::ModernInitialize(request.id)),
-            Class::Modern => self.modern(verified, accepts, request).await,
+            Class::Modern => Box::pin(self.modern(verified, accepts, request)).await,
             Class::InSession => {
                 let session = verified.session(Some(&request.id))?;
                 let id = request.id.clone();

@@ -1,6 +1,6 @@
 //! Where the members of one object of a message stand, found out once however often they are asked for.
 
-use super::json::{self, Duplicate, Object};
+use super::json::{self, Duplicate, Object, RawValue};
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -43,7 +43,7 @@ fn read(raw: &Bytes, at: Range<usize>) -> Arc<[Entry]> {
     // What is no object has no members.
     let Ok(object) = Object::parse(text) else { return Arc::default() };
     let inside = raw.as_ptr_range();
-    let entry = |(name, value): (&str, &serde_json::value::RawValue)| Entry {
+    let entry = |(name, value): (&str, &RawValue)| Entry {
         name: match inside.contains(&name.as_ptr()) {
             true => {
                 let start = name.as_ptr() as usize - raw.as_ptr() as usize;

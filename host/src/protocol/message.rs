@@ -1,10 +1,9 @@
 //! One JSON-RPC message: its bytes and the places of id, method and payload in them.
 
 use super::index::Index;
-use super::json::{self, Duplicate, Object};
+use super::json::{self, Duplicate, Object, RawValue};
 use super::{Edits, RequestId, Wire, codes, salvage};
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use std::ops::Range;
 
 /// A message as it came from a peer.
@@ -184,19 +183,16 @@ macro_rules! with_params {
                 let (Some(at), Some((first, rest))) = (self.params_at.clone(), path.split_first()) else { return Ok(None) };
                 let wrong = |depth: usize, e: Duplicate| format!("`params.{}`: {e}", path[..=depth].join("."));
                 let Some(place) = self.index.find(&self.raw, at, first).map_err(|e| wrong(0, e))? else { return Ok(None) };
-                let mut text = &self.raw[place];
+                // Read as a value before.
+                let Ok(text) = std::str::from_utf8(&self.raw[place]) else { return Ok(None) };
+                let mut value = RawValue::known(text);
                 for (depth, name) in rest.iter().enumerate() {
-                    if text.first() != Some(&b'{') {
-                        return Ok(None);
-                    }
-                    let Ok(object) = Object::parse(text) else { return Ok(None) };
-                    match object.get(name).map_err(|e| wrong(depth + 1, e))? {
+                    match json::member(value, name).map_err(|e| wrong(depth + 1, e))? {
                         None => return Ok(None),
-                        Some(value) => text = value.get().as_bytes(),
+                        Some(inner) => value = inner,
                     }
                 }
-                // Read before.
-                Ok(serde_json::from_slice(text).ok())
+                Ok(Some(value))
             }
 
             /// A progress token or request id in `params`: a string or an integer.

@@ -4,11 +4,10 @@
 //! Owns both directions: writing them for a body that is sent, and holding those that came against the body. The body decides; a header
 //! is never the source of anything. Which version header belongs to a request, and what a mismatch is answered with, is its caller's.
 
-use super::json::{self, Object};
+use super::json::{self, Object, RawValue};
 use super::number::Number;
 use super::{Request, base64, headers, method};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 const BEGIN: &str = "=?base64?";

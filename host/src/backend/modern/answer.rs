@@ -174,7 +174,7 @@ fn of_one_era(inner: &Inner, response: &Response, object: &Object<'_>, of: &str)
 }
 
 /// Older clients know no other output, and refuse a whole list for one such schema (2025-11-25 schema, `Tool`).
-fn is_of_objects(schema: &serde_json::value::RawValue) -> bool {
+fn is_of_objects(schema: &json::RawValue) -> bool {
     Object::of(schema).is_some_and(|s| s.only("type").is_some_and(|t| t.get() == "\"object\""))
 }
 

@@ -6,13 +6,12 @@
 
 use crate::gateway::Level;
 use crate::protocol::brought::TooMany;
-use crate::protocol::json::{self, Object};
+use crate::protocol::json::{self, Object, RawValue};
 use crate::protocol::mirror::{self, Mismatch};
 use crate::protocol::{Request, RpcError, Version, codes, headers, meta};
 use crate::session::Declares;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use serde_json::value::RawValue;
 
 /// What a request says of the client that sent it.
 #[derive(Clone, Debug)]

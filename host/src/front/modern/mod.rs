@@ -85,6 +85,7 @@ impl Front {
                 }
             }
         }
+        answering.let_go();
         let carrier = Carrier { answering, first, over: false, _open: self.gateway.metrics().streams_open.enter() };
         respond::events(Body::events(futures_util::stream::unfold(carrier, Carrier::next)))
     }

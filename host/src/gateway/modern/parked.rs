@@ -183,7 +183,7 @@ impl Gateway {
             session.carriers.waits(stream, false);
         }
         // Not admitted anew: it answers a server, and the call still holds the credit of its first attempt, which is that of the answer.
-        answering.continues(request, open);
+        answering.continues(Arc::new(request), open);
         Ok(answering)
     }
 }

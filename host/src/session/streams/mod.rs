@@ -18,7 +18,10 @@ pub use notes::{Noted, Rule};
 use crate::admission::{Ledger, Permit};
 use crate::protocol::{RequestId, Wire};
 use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -99,12 +102,30 @@ pub struct Streams {
 }
 
 struct Inner {
-    streams: HashMap<StreamId, Stream>,
+    streams: HashMap<StreamId, Stream, BuildHasherDefault<Numbers>>,
     next: StreamId,
     /// Frames that were handed out, or that nobody reads now, oldest first.
     kept: VecDeque<EventId>,
     kept_bytes: usize,
     closed: bool,
+}
+
+/// Streams are numbered here, one after the other: nobody can choose numbers that meet in a table.
+#[derive(Default)]
+struct Numbers(u64);
+
+impl Hasher for Numbers {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 struct Stream {
@@ -122,8 +143,10 @@ struct Stream {
     missed: u64,
     /// A message was dropped or merged for want of room, and none has found room since.
     crowded: bool,
-    wake_reader: Arc<Notify>,
-    wake_writer: Arc<Notify>,
+    /// The reader waits for a frame, or the end.
+    waits: Option<Waker>,
+    /// Where a writer has waited for room.
+    wake_writer: Option<Arc<Notify>>,
 }
 
 impl Stream {
@@ -138,8 +161,28 @@ impl Stream {
             finished: None,
             missed: 0,
             crowded: false,
-            wake_reader: Arc::default(),
-            wake_writer: Arc::default(),
+            waits: None,
+            wake_writer: None,
+        }
+    }
+
+    fn wake_reader(&mut self) {
+        if let Some(waker) = self.waits.take() {
+            waker.wake();
+        }
+    }
+
+    fn wake_writer(&self) {
+        if let Some(writers) = &self.wake_writer {
+            writers.notify_waiters();
+        }
+    }
+
+    /// The reader of `cx` is woken by the next frame, or the end.
+    fn wake_later(&mut self, cx: &Context<'_>) {
+        match &mut self.waits {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => self.waits = Some(cx.waker().clone()),
         }
     }
 
@@ -160,7 +203,7 @@ impl Streams {
         standalone.resumable = true;
         Streams {
             inner: Mutex::new(Inner {
-                streams: HashMap::from([(STANDALONE, standalone)]),
+                streams: HashMap::from_iter([(STANDALONE, standalone)]),
                 next: 1,
                 kept: VecDeque::new(),
                 kept_bytes: 0,
@@ -218,7 +261,7 @@ impl Streams {
         for frame in stream.frames.iter_mut().filter(|f| f.event.sequence >= cursor && f.permit.is_none()) {
             frame.permit = Some(self.ledger.owe(frame.message.len()));
         }
-        stream.wake_reader.notify_waiters();
+        stream.wake_reader();
         Some(Reader { streams: self.clone(), stream: id, generation: stream.readers })
     }
 
@@ -262,8 +305,8 @@ impl Streams {
         let limits = self.limits;
         let Some(stream) = inner.streams.get_mut(&id).filter(|s| s.reader.is_some() && s.resumable) else { return };
         stream.reader = None;
-        stream.wake_reader.notify_waiters();
-        stream.wake_writer.notify_waiters();
+        stream.wake_reader();
+        stream.wake_writer();
         inner.keep_unread(id, &limits);
     }
 
@@ -272,8 +315,8 @@ impl Streams {
         let mut inner = self.lock();
         let Some(stream) = inner.streams.get_mut(&id) else { return };
         stream.finished.get_or_insert_with(Instant::now);
-        stream.wake_reader.notify_waiters();
-        stream.wake_writer.notify_waiters();
+        stream.wake_reader();
+        stream.wake_writer();
         if stream.reader.is_none() && !stream.resumable {
             inner.streams.remove(&id);
         }
@@ -286,8 +329,8 @@ impl Streams {
         inner.closed = true;
         for stream in inner.streams.values_mut() {
             stream.finished.get_or_insert_with(Instant::now);
-            stream.wake_reader.notify_waiters();
-            stream.wake_writer.notify_waiters();
+            stream.wake_reader();
+            stream.wake_writer();
         }
     }
 
@@ -299,6 +342,11 @@ impl Streams {
 }
 
 impl Inner {
+    /// The stream that `reader` reads, as long as it is its reader.
+    fn read_by(&mut self, reader: &Reader) -> Option<&mut Stream> {
+        self.streams.get_mut(&reader.stream).filter(|s| s.reader == Some(reader.generation))
+    }
+
     /// A stream that takes more messages. One that nobody can ever read is removed.
     fn writable(&mut self, id: StreamId) -> Option<&mut Stream> {
         let stream = self.streams.get(&id).filter(|s| s.finished.is_none())?;
@@ -320,7 +368,7 @@ impl Inner {
         let permit = permit.filter(|_| attached);
         stream.frames.push_back(Frame { message, last, event, permit, asks, error, token });
         if attached {
-            stream.wake_reader.notify_waiters();
+            stream.wake_reader();
         } else {
             self.keep(event, len, limits);
         }
@@ -433,74 +481,62 @@ impl Reader {
 
     /// Waits for the next frame without taking it, and says whether it is the answer; none as for `next`. Cancel-safe.
     pub async fn peek(&mut self) -> Option<bool> {
-        loop {
-            let wait = {
-                let inner = self.streams.lock();
-                let stream = inner.streams.get(&self.stream).filter(|s| s.reader == Some(self.generation))?;
-                if let Some(frame) = stream.frames.iter().find(|f| f.event.sequence >= stream.cursor) {
-                    return Some(frame.last);
-                }
-                if stream.finished.is_some() {
-                    return None;
-                }
-                let mut wait = Box::pin(stream.wake_reader.clone().notified_owned());
-                wait.as_mut().enable();
-                wait
-            };
-            wait.await;
+        poll_fn(|cx| self.poll_peek(cx)).await
+    }
+
+    fn poll_peek(&mut self, cx: &Context<'_>) -> Poll<Option<bool>> {
+        let mut inner = self.streams.lock();
+        let Some(stream) = inner.read_by(self) else { return Poll::Ready(None) };
+        if let Some(frame) = stream.frames.iter().find(|f| f.event.sequence >= stream.cursor) {
+            return Poll::Ready(Some(frame.last));
         }
+        if stream.finished.is_some() {
+            return Poll::Ready(None);
+        }
+        stream.wake_later(cx);
+        Poll::Pending
     }
 
     /// The next frame; none at the end of the stream, or when another reader took over. Cancel-safe.
     pub async fn next(&mut self) -> Option<Frame> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Frame>> {
+        let mut inner = self.streams.lock();
         loop {
-            let wait = {
-                let mut inner = self.streams.lock();
-                let stream = inner.streams.get_mut(&self.stream).filter(|s| s.reader == Some(self.generation))?;
-                let cursor = stream.cursor;
-                let next = stream.frames.iter().position(|f| f.event.sequence >= cursor);
-                if next.is_none() && stream.missed > 0 && stream.finished.is_none() {
-                    // It has caught up: now it can be told what it missed. Without credit it has not; then the next message brings it.
-                    let notice = notes::notice(stream.missed);
-                    if let Some(permit) = self.streams.ledger.try_owe(notice.len()) {
-                        stream.missed = 0;
-                        inner.append(
-                            self.stream,
-                            Queued { message: notice, permit: Some(permit), ..Queued::default() },
-                            &self.streams.limits,
-                        );
-                        continue;
-                    }
+            let Some(stream) = inner.read_by(self) else { return Poll::Ready(None) };
+            let cursor = stream.cursor;
+            let next = stream.frames.iter().position(|f| f.event.sequence >= cursor);
+            if next.is_none() && stream.missed > 0 && stream.finished.is_none() {
+                // It has caught up: now it can be told what it missed. Without credit it has not; then the next message brings it.
+                let notice = notes::notice(stream.missed);
+                if let Some(permit) = self.streams.ledger.try_owe(notice.len()) {
+                    stream.missed = 0;
+                    inner.append(self.stream, Queued { message: notice, permit: Some(permit), ..Queued::default() }, &self.streams.limits);
+                    continue;
                 }
-                if let Some(frame) = next.and_then(|at| stream.frames.get_mut(at)) {
-                    let taken = Frame {
-                        message: frame.message.clone(),
-                        last: frame.last,
-                        event: frame.event,
-                        permit: frame.permit.take(),
-                        asks: frame.asks,
-                        error: frame.error,
-                        token: None,
-                    };
-                    stream.cursor = taken.event.sequence + 1;
-                    stream.wake_writer.notify_waiters();
-                    if stream.resumable {
-                        if !inner.kept.contains(&taken.event) {
-                            inner.keep(taken.event, taken.message.len(), &self.streams.limits);
-                        }
-                    } else if let Some(at) = next {
-                        stream.frames.remove(at);
-                    }
-                    return Some(taken);
-                }
+            }
+            let Some((at, frame)) = next.and_then(|at| Some((at, stream.frames.get_mut(at)?))) else {
                 if stream.finished.is_some() {
-                    return None;
+                    return Poll::Ready(None);
                 }
-                let mut wait = Box::pin(stream.wake_reader.clone().notified_owned());
-                wait.as_mut().enable();
-                wait
+                stream.wake_later(cx);
+                return Poll::Pending;
             };
-            wait.await;
+            let (event, permit) = (frame.event, frame.permit.take());
+            stream.cursor = event.sequence + 1;
+            stream.wake_writer();
+            if !stream.resumable {
+                return Poll::Ready(stream.frames.remove(at).map(|frame| Frame { permit, token: None, ..frame }));
+            }
+            let frame = &stream.frames[at];
+            let message = frame.message.clone();
+            let taken = Frame { message, last: frame.last, event, permit, asks: frame.asks, error: frame.error, token: None };
+            if !inner.kept.contains(&event) {
+                inner.keep(event, taken.message.len(), &self.streams.limits);
+            }
+            return Poll::Ready(Some(taken));
         }
     }
 }
@@ -515,7 +551,8 @@ impl Drop for Reader {
             return;
         }
         stream.reader = None;
-        stream.wake_writer.notify_waiters();
+        stream.waits = None;
+        stream.wake_writer();
         let everything_read = stream.cursor >= stream.next_sequence && stream.finished.is_some();
         if !stream.resumable || (everything_read && closed) {
             inner.remove(self.stream);

@@ -109,7 +109,7 @@ impl Streams {
         match rule {
             Rule::Ask(_) => return Ok(Noted::Dropped),
             Rule::Keep => {}
-            _ if !late => return Err(stream.wake_writer.clone()),
+            _ if !late => return Err(stream.wake_writer.get_or_insert_default().clone()),
             Rule::Drop => {
                 stream.missed += 1;
                 self.ledger.count_dropped();
