@@ -100,7 +100,7 @@ pub fn without_mark(mut raw: Bytes) -> Bytes {
 /// A web page can send some media types to anywhere without asking; JSON is not one of them.
 pub fn check_content(headers: &HeaderMap) -> Result<(), Refused> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
-    let json = types.next().and_then(|v| v.to_str().ok()).is_some_and(|v| headers::media_type(v) == headers::JSON);
+    let json = types.next().and_then(|v| v.to_str().ok()).is_some_and(|v| headers::is_of(v, headers::JSON));
     if !json || types.next().is_some() {
         return Err(Refused::ContentType);
     }

@@ -11,7 +11,7 @@ use crate::session::{Begin, CallControl, Session};
 use crate::telemetry::metrics::{Admission, Method, Outcome as Counted};
 use http::StatusCode;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A request, and where its frames go.
 pub(super) struct Job {
@@ -21,7 +21,14 @@ pub(super) struct Job {
     /// What a client of 2026-07-28 wants beside.
     pub extras: Extras,
     /// Room for what backends send for it.
-    rooms: Arc<Mutex<Vec<Room>>>,
+    rooms: Arc<Rooms>,
+}
+
+/// The rooms of one request: one for most, and more for lists.
+#[derive(Default)]
+struct Rooms {
+    first: OnceLock<Room>,
+    more: Mutex<Vec<Room>>,
 }
 
 /// How a request ended.
@@ -65,7 +72,9 @@ impl Job {
     /// Where messages from `backend` get their room. What they hold is given back when the answer is queued, or the job is over.
     pub fn room(&self, backend: usize) -> Room {
         let room = Room::new(self.session().ledger.clone(), backend);
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner).push(room.clone());
+        if let Err(room) = self.rooms.first.set(room.clone()) {
+            self.rooms.more.lock().unwrap_or_else(PoisonError::into_inner).push(room);
+        }
         room
     }
 }

@@ -29,7 +29,7 @@ mod work;
 pub use crate::session::VirtualHost;
 pub use explain::Explained;
 pub use initialize::Opened;
-pub use modern::chambers::OwnChambers;
+pub use modern::chambers::{OwnChambers, Said};
 pub use modern::{Answering, Asking, Level, ParkedLimits, Part, is_known};
 pub use overview::Overview;
 pub use work::Work;

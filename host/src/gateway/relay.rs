@@ -56,6 +56,9 @@ impl Gateway {
         let session = job.session();
         let Some(upstream) = session.upstreams().get(backend) else { return Relayed::Failed(BackendError::Closed) };
         let room = out.room.clone();
+        if job.control.is_cancelled() {
+            return Relayed::Cancelled;
+        }
         let mut call = {
             let start = async {
                 let ready = upstream.ready(session.host.backends[backend].timeouts.initialize).await;
@@ -67,11 +70,11 @@ impl Gateway {
             };
             tokio::select! {
                 biased;
-                () = job.control.cancelled() => return Relayed::Cancelled,
                 call = start => match call {
                     Ok(call) => call,
                     Err(ended) => return ended,
                 },
+                () = job.control.cancelled() => return Relayed::Cancelled,
             }
         };
         let _carrier = session.version().is_modern().then(|| session.carriers.add(backend, job.stream));

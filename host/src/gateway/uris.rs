@@ -9,9 +9,13 @@ use crate::protocol::json::{self, Object, RawValue};
 use crate::protocol::{Edits, method};
 use crate::session::Session;
 use bytes::Bytes;
+use memchr::memmem::Finder;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// What is in every result that has URIs.
+static RESOURCE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("resource"));
 
 impl Gateway {
     /// The changes that make the URIs in a result the client's, which stands at a place of `raw` and answers the method `of`. For
@@ -56,7 +60,7 @@ impl Gateway {
 /// Whether there may be URIs in a result that are not what the client knows. Most results have none; this is cheaper than looking at their
 /// structure.
 pub(super) fn may_have_uris(session: &Session, body: &[u8], of: &str) -> bool {
-    session.host.backends.len() > 1 && (of == method::RESOURCES_READ || memchr::memmem::find(body, b"resource").is_some())
+    session.host.backends.len() > 1 && (of == method::RESOURCES_READ || RESOURCE.find(body).is_some())
 }
 
 /// The URIs of a result with their places in the message.

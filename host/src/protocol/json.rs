@@ -1,6 +1,6 @@
 //! Looking into JSON text without building a tree: the members of one object, each value as the raw text that it is.
 
-use super::scan;
+use super::walk;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
@@ -18,7 +18,7 @@ pub struct RawValue {
 impl RawValue {
     /// None for text that is no value, or has something around it.
     pub fn read(text: &str) -> Option<&RawValue> {
-        let is_one = scan::is_value(text) || serde_json::from_str::<&serde_json::value::RawValue>(text).is_ok_and(|v| v.get() == text);
+        let is_one = walk::is_value(text) || serde_json::from_str::<&serde_json::value::RawValue>(text).is_ok_and(|v| v.get() == text);
         is_one.then(|| RawValue::known(text))
     }
 
@@ -47,7 +47,7 @@ pub struct Duplicate(pub String);
 impl<'a> Object<'a> {
     /// Fails when `text` is not one JSON object (and nothing else).
     pub fn parse(text: &'a [u8]) -> Result<Self, serde_json::Error> {
-        match std::str::from_utf8(text).ok().and_then(Object::scan) {
+        match std::str::from_utf8(text).ok().and_then(Object::walk) {
             Some(object) => Ok(object),
             None => serde_json::from_slice(text),
         }
@@ -57,13 +57,13 @@ impl<'a> Object<'a> {
         if !is_object(value) {
             return None;
         }
-        Object::scan(value.get()).or_else(|| serde_json::from_str(value.get()).ok())
+        Object::walk(value.get()).or_else(|| serde_json::from_str(value.get()).ok())
     }
 
-    fn scan(text: &'a str) -> Option<Self> {
+    fn walk(text: &'a str) -> Option<Self> {
         // As many as a message, or what is looked into of it, usually has.
         let mut members = Vec::with_capacity(8);
-        scan::members(text, |name, value| {
+        walk::members(text, |name, value| {
             members.push((name.decoded()?, RawValue::known(value)));
             Some(())
         })?;
@@ -135,7 +135,7 @@ pub fn member<'a>(value: &'a RawValue, name: &str) -> Result<Option<&'a RawValue
         return Ok(None);
     }
     let (mut found, mut twice) = (None, false);
-    let whole = scan::members(value.get(), |key, text| {
+    let whole = walk::members(value.get(), |key, text| {
         if key.is(name)? {
             twice |= found.replace(RawValue::known(text)).is_some();
         }
@@ -156,7 +156,7 @@ pub fn array(value: &RawValue) -> Option<Vec<&RawValue>> {
 /// The elements of `text`, which must be one JSON array.
 pub fn array_of(text: &[u8]) -> Result<Vec<&RawValue>, serde_json::Error> {
     let mut elements = Vec::new();
-    let whole = std::str::from_utf8(text).ok().and_then(|text| scan::elements(text, |element| elements.push(RawValue::known(element))));
+    let whole = std::str::from_utf8(text).ok().and_then(|text| walk::elements(text, |element| elements.push(RawValue::known(element))));
     if whole.is_some() {
         return Ok(elements);
     }

@@ -69,8 +69,8 @@ fn is_marked(text: &str) -> bool {
 pub fn write(request: &Request, params: Option<&Params>, head: &mut HeaderMap) {
     head.insert(headers::METHOD, encode(&request.method));
     head.remove(headers::NAME);
-    if let Some(name) = name_member(&request.method).and_then(|member| request.string_param(&[member]).ok()?) {
-        head.insert(headers::NAME, encode(&name.value));
+    if let Some(name) = name_of(request) {
+        head.insert(headers::NAME, encode(&name));
     }
     if let Some(params) = params {
         params.write(arguments(request).as_ref(), head);
@@ -88,10 +88,10 @@ pub fn check(request: &Request, params: Option<&Params>, head: &HeaderMap) -> Re
         return Err(differs(&headers::METHOD, &String::from_utf8_lossy(said.as_bytes()), &request.method));
     }
     // A body whose name is missing or no string is refused for that, not for its headers.
-    if let Some(name) = name_member(&request.method).and_then(|member| request.string_param(&[member]).ok()?) {
+    if let Some(name) = name_of(request) {
         let said = optional(head, &headers::NAME)?.ok_or_else(|| missing(&headers::NAME))?;
-        if said != name.value {
-            return Err(differs(&headers::NAME, &said, &name.value));
+        if said != name {
+            return Err(differs(&headers::NAME, &said, &name));
         }
     }
     params.map_or(Ok(()), |params| check_params(request, params, head))
@@ -103,6 +103,11 @@ pub fn check(request: &Request, params: Option<&Params>, head: &HeaderMap) -> Re
 /// As for `check`.
 pub fn check_params(request: &Request, params: &Params, head: &HeaderMap) -> Result<(), Mismatch> {
     params.check(arguments(request).as_ref(), head)
+}
+
+/// What `Mcp-Name` repeats of the body, where that has it.
+fn name_of(request: &Request) -> Option<Cow<'_, str>> {
+    json::string(request.param(&[name_member(&request.method)?]).ok()??)
 }
 
 fn arguments(request: &Request) -> Option<Object<'_>> {

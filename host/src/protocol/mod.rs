@@ -17,10 +17,10 @@ pub mod method;
 pub mod mirror;
 pub mod number;
 pub mod salvage;
-mod scan;
 pub mod seal;
 pub mod sse;
 pub mod version;
+mod walk;
 pub mod wire;
 
 pub use codes::RpcError;

@@ -100,6 +100,10 @@ impl CallControl {
         self.cancel.token.cancelled().await;
     }
 
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.token.is_cancelled()
+    }
+
     /// Why the client cancelled, as JSON text.
     pub fn reason(&self) -> Option<Bytes> {
         self.cancel.reason.get().cloned()

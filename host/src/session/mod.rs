@@ -385,7 +385,6 @@ impl Session {
 
     /// Registers a request of the client. The id is free again when the control is dropped.
     pub fn begin(self: &Arc<Self>, request: &Request) -> Begin {
-        self.touch();
         calls::Calls::begin(self, &request.id)
     }
 

@@ -12,7 +12,7 @@ use crate::backend::http::messages::{Cursor, Messages};
 use crate::backend::http::sink::progress_token;
 use crate::backend::inner::Inner;
 use crate::protocol::mirror;
-use crate::protocol::{Incoming, Response, Wire, codes, method};
+use crate::protocol::{Incoming, Response, Wire, codes, json, method};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use std::sync::Arc;
@@ -57,8 +57,8 @@ pub async fn open(inner: &Arc<Inner>, http: &HttpLink, posting: Posting<'_>) -> 
             head.append(name, value.clone());
         }
     }
-    let tool = (&*request.method == method::TOOLS_CALL).then(|| request.string_param(&["name"]).ok()?).flatten();
-    let params = tool.and_then(|name| inner.modern().tools.of(&name.value));
+    let tool = (&*request.method == method::TOOLS_CALL).then(|| request.param(&["name"]).ok()?.and_then(json::string)).flatten();
+    let params = tool.and_then(|name| inner.modern().tools.of(&name));
     mirror::write(&request, params.as_deref(), &mut head);
     let response = http.post_with(inner, &head, &Wire::from(message)).await?;
     let status = response.status();

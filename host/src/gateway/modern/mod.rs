@@ -31,8 +31,8 @@ use super::job::Job;
 use super::{Gateway, Refusal, Reply, VirtualHost};
 use crate::protocol::brought::Brought;
 use crate::protocol::{Request, RpcError, method};
-use crate::session::{Client, Principal};
-use chambers::OwnChambers;
+use crate::session::Principal;
+use chambers::{OwnChambers, Said};
 use std::sync::Arc;
 
 /// What a request of this era brings beside its message.
@@ -52,7 +52,7 @@ pub struct Asking<'a> {
     pub principal: Principal,
     /// The chambers of the connection that it came on.
     pub own: &'a Arc<OwnChambers>,
-    pub client: Client,
+    pub client: Arc<Said>,
     pub level: Option<Level>,
     pub brought: Brought,
     pub request: Request,

@@ -19,7 +19,6 @@ use crate::admission::{Ledger, Permit};
 use crate::protocol::{RequestId, Wire};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -102,30 +101,12 @@ pub struct Streams {
 }
 
 struct Inner {
-    streams: HashMap<StreamId, Stream, BuildHasherDefault<Numbers>>,
+    streams: HashMap<StreamId, Stream>,
     next: StreamId,
     /// Frames that were handed out, or that nobody reads now, oldest first.
     kept: VecDeque<EventId>,
     kept_bytes: usize,
     closed: bool,
-}
-
-/// Streams are numbered here, one after the other: nobody can choose numbers that meet in a table.
-#[derive(Default)]
-struct Numbers(u64);
-
-impl Hasher for Numbers {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }
 
 struct Stream {
@@ -203,7 +184,7 @@ impl Streams {
         standalone.resumable = true;
         Streams {
             inner: Mutex::new(Inner {
-                streams: HashMap::from_iter([(STANDALONE, standalone)]),
+                streams: HashMap::from([(STANDALONE, standalone)]),
                 next: 1,
                 kept: VecDeque::new(),
                 kept_bytes: 0,

@@ -16,37 +16,37 @@ pub struct Name<'a> {
 
 /// Calls `each` with the members of the object that `text` is, in their order. It may stop by answering none.
 pub fn members<'a>(text: &'a str, mut each: impl FnMut(Name<'a>, &'a str) -> Option<()>) -> Option<()> {
-    let mut scan = Scan { text, at: 0 };
-    if scan.opens(b'{', b'}')? {
+    let mut walk = Walk { text, at: 0 };
+    if walk.opens(b'{', b'}')? {
         loop {
-            let name = scan.name()?;
-            each(name, scan.value()?)?;
-            if scan.closes(b'}')? {
+            let name = walk.name()?;
+            each(name, walk.value()?)?;
+            if walk.closes(b'}')? {
                 break;
             }
         }
     }
-    scan.end()
+    walk.end()
 }
 
 /// The same for the elements of an array.
 pub fn elements<'a>(text: &'a str, mut each: impl FnMut(&'a str)) -> Option<()> {
-    let mut scan = Scan { text, at: 0 };
-    if scan.opens(b'[', b']')? {
+    let mut walk = Walk { text, at: 0 };
+    if walk.opens(b'[', b']')? {
         loop {
-            each(scan.value()?);
-            if scan.closes(b']')? {
+            each(walk.value()?);
+            if walk.closes(b']')? {
                 break;
             }
         }
     }
-    scan.end()
+    walk.end()
 }
 
 /// Whether `text` is one value and nothing else.
 pub fn is_value(text: &str) -> bool {
-    let mut scan = Scan { text, at: 0 };
-    scan.value().is_some_and(|value| value.len() == text.len())
+    let mut walk = Walk { text, at: 0 };
+    walk.value().is_some_and(|value| value.len() == text.len())
 }
 
 impl<'a> Name<'a> {
@@ -67,7 +67,7 @@ impl<'a> Name<'a> {
     }
 }
 
-struct Scan<'a> {
+struct Walk<'a> {
     text: &'a str,
     at: usize,
 }
@@ -86,7 +86,7 @@ impl Open {
     }
 }
 
-impl<'a> Scan<'a> {
+impl<'a> Walk<'a> {
     /// The next byte that is no blank; it is not taken.
     fn peek(&mut self) -> Option<u8> {
         loop {
