@@ -134,19 +134,19 @@ impl Ask {
             return;
         };
         // Both are objects that were read when the message came.
-        let _ = match self.meta_at(params.clone()) {
+        let _ = match self.meta_at() {
             Some(at) => {
-                splice(raw, at, |name| OURS.contains(&name), members, edits).and_then(|()| splice(raw, params, is_retry, &again, edits))
+                let meta = splice(raw, at, |name| OURS.contains(&name), members, edits);
+                if retry.is_some() { meta.and_then(|()| splice(raw, params, is_retry, &again, edits)) } else { meta }
             }
             None => splice(raw, params, |name| name == "_meta" || is_retry(name), &with_meta(), edits),
         };
     }
 
     /// The place of `_meta`, where there is exactly one and it is an object.
-    fn meta_at(&self, params: Range<usize>) -> Option<Range<usize>> {
-        let raw = &self.out.request.raw;
-        let object = Object::parse(&raw[params]).ok()?;
-        object.only("_meta").filter(|m| json::is_object(m)).map(|m| json::place(raw, m))
+    fn meta_at(&self) -> Option<Range<usize>> {
+        let meta = self.out.request.param(&["_meta"]).ok()??;
+        json::is_object(meta).then(|| json::place(&self.out.request.raw, meta))
     }
 }
 
