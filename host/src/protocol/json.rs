@@ -60,6 +60,11 @@ impl<'a> Object<'a> {
         Object::walk(value.get()).or_else(|| serde_json::from_str(value.get()).ok())
     }
 
+    /// Of members that were read before.
+    pub(super) fn of_members(members: Vec<(Cow<'a, str>, &'a RawValue)>) -> Self {
+        Object { members }
+    }
+
     fn walk(text: &'a str) -> Option<Self> {
         // As many as a message, or what is looked into of it, usually has.
         let mut members = Vec::with_capacity(8);

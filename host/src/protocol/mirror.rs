@@ -26,6 +26,14 @@ const MAX_NAME: usize = 128;
 #[error("Header mismatch: {0}")]
 pub struct Mismatch(pub String);
 
+/// What is repeated in headers: the method and the arguments of a request, and the name that it is sent with.
+#[derive(Debug)]
+pub struct Mirrored<'a> {
+    pub request: &'a Request,
+    /// What `Mcp-Name` repeats.
+    pub name: Option<Cow<'a, str>>,
+}
+
 /// The member of `params` that `Mcp-Name` repeats; none for methods without that header (`tasks/*`: SEP-2663).
 pub fn name_member(of: &str) -> Option<&'static str> {
     match of {
@@ -66,14 +74,25 @@ fn is_marked(text: &str) -> bool {
 
 /// Writes the headers of `request`, in the form in which it is sent, over whatever `head` has under their names. `params`: of the tool
 /// that it calls.
-pub fn write(request: &Request, params: Option<&Params>, head: &mut HeaderMap) {
-    head.insert(headers::METHOD, encode(&request.method));
-    head.remove(headers::NAME);
-    if let Some(name) = name_of(request) {
-        head.insert(headers::NAME, encode(&name));
-    }
+pub fn write(of: &Mirrored<'_>, params: Option<&Params>, head: &mut HeaderMap) {
+    head.insert(headers::METHOD, encode(&of.request.method));
+    match &of.name {
+        Some(name) => head.insert(headers::NAME, encode(name)),
+        None => head.remove(headers::NAME),
+    };
     if let Some(params) = params {
-        params.write(arguments(request).as_ref(), head);
+        params.write(arguments(of.request).as_ref(), head);
+    }
+}
+
+impl<'a> Mirrored<'a> {
+    /// Of a request that is sent as it is.
+    pub fn of(request: &'a Request) -> Self {
+        Mirrored { request, name: name_of(request) }
+    }
+
+    pub fn method(&self) -> &str {
+        &self.request.method
     }
 }
 

@@ -241,7 +241,7 @@ fn plain(bytes: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     /// Most names and many values end within these; what is longer is worth the other way.
-    const SHORT: usize = 32;
+    const SHORT: usize = 64;
     let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
     let mut at = 0;
     while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {

@@ -120,6 +120,11 @@ impl Edits {
         self.list.is_empty()
     }
 
+    /// What comes to this place.
+    pub fn at(&self, place: &Range<usize>) -> Option<&Bytes> {
+        self.list.iter().find(|(at, _)| at == place).map(|(_, text)| text)
+    }
+
     /// Those whose places are inside of `part`.
     pub fn inside(&self, part: &Range<usize>) -> Edits {
         let inside = |place: &Range<usize>| place.start >= part.start && place.end <= part.end;

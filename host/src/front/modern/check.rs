@@ -91,18 +91,18 @@ fn check_words(capabilities: &RawValue, info: Option<&RawValue>) -> Result<(), F
     Ok(())
 }
 
-/// `params._meta` of a request.
-struct Meta<'a>(Object<'a>);
+/// `params._meta` of a request, which is an object.
+struct Meta<'a>(&'a Request);
 
 impl<'a> Meta<'a> {
     fn of(request: &'a Request) -> Result<Self, Fault> {
         let value = request.param(&["_meta"]).map_err(invalid)?;
         let value = value.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
-        Object::of(value).map(Meta).ok_or_else(|| invalid("`params._meta` must be an object"))
+        if json::is_object(value) { Ok(Meta(request)) } else { Err(invalid("`params._meta` must be an object")) }
     }
 
     fn get(&self, key: &str) -> Result<Option<&'a RawValue>, Fault> {
-        self.0.get(key).map_err(|e| invalid(format!("`params._meta`: {e}")))
+        self.0.param(&["_meta", key]).map_err(invalid)
     }
 
     fn object(&self, key: &str) -> Result<Option<&'a RawValue>, Fault> {

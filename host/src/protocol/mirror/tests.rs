@@ -50,7 +50,7 @@ fn headers_repeat_the_body_and_replace_what_was_there() {
     .unwrap();
     let mut lines = head(&[("mcp-name", "old"), ("mcp-param-f", "old"), ("mcp-param-other", "kept")]);
     let call = request("tools/call", r#"{"name":"tö","arguments":{"region":"eu","o":{"n":42.0,"f":null},"q":"s"}}"#);
-    write(&call, Some(&tool), &mut lines);
+    write(&Mirrored::of(&call), Some(&tool), &mut lines);
     assert_eq!(
         lines,
         head(&[
@@ -63,11 +63,11 @@ fn headers_repeat_the_body_and_replace_what_was_there() {
     );
     assert_eq!(check(&call, Some(&tool), &lines), Ok(()));
     let mut lines = head(&[("mcp-name", "old")]);
-    write(&request("tools/list", "{}"), None, &mut lines);
+    write(&Mirrored::of(&request("tools/list", "{}")), None, &mut lines);
     assert_eq!(lines, head(&[("mcp-method", "tools/list")]));
-    write(&request("resources/read", r#"{"uri":"file:///a"}"#), None, &mut lines);
+    write(&Mirrored::of(&request("resources/read", r#"{"uri":"file:///a"}"#)), None, &mut lines);
     assert_eq!(lines["mcp-name"], "file:///a");
-    write(&request("tasks/get", r#"{"taskId":"t"}"#), None, &mut lines);
+    write(&Mirrored::of(&request("tasks/get", r#"{"taskId":"t"}"#)), None, &mut lines);
     assert_eq!(lines["mcp-name"], "t");
 }
 
