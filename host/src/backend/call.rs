@@ -14,14 +14,14 @@ use super::{CallEvent, CallId};
 use crate::protocol::{Response, method};
 use serde_json::value::RawValue;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep};
-use tokio_util::sync::WaitForCancellationFutureOwned;
+use tokio_util::sync::WaitForCancellationFuture;
 
 /// How long the notice of a cancellation may take.
 const NOTICE: Duration = Duration::from_secs(5);
@@ -35,7 +35,6 @@ pub struct Call {
     way: Way,
     /// Progress that came on another stream.
     aside: Option<mpsc::Receiver<CallEvent>>,
-    stopped: Pin<Box<WaitForCancellationFutureOwned>>,
     clock: Clock,
     waits: Arc<Waits>,
     /// What a success changes for the next connection.
@@ -55,13 +54,13 @@ pub(super) struct Start {
 pub(super) enum Way {
     Http { exchange: Pin<Box<dyn Future<Output = Result<Response, BackendError>> + Send>>, slot: Slot },
     Pipe(Registered),
+    Over,
 }
 
 impl Call {
     pub(super) fn new(inner: Arc<Inner>, start: Start, deadline: Instant, limit: Duration) -> Call {
         let Start { link, id, way, aside, memo } = start;
-        let stopped = Box::pin(inner.stop.clone().cancelled_owned());
-        Call { id, inner, link, way, aside, stopped, clock: Clock::new(deadline, limit), waits: Arc::default(), memo, done: false }
+        Call { id, inner, link, way, aside, clock: Clock { limit, deadline, given: None }, waits: Arc::default(), memo, done: false }
     }
 
     /// The id of the request on the upstream hop; also its progress token.
@@ -73,7 +72,11 @@ impl Call {
     ///
     /// Over HTTP the request leaves when this is first polled.
     pub async fn next(&mut self) -> CallEvent {
-        poll_fn(|cx| self.poll_next(cx)).await
+        self.clock.asked();
+        let inner = self.inner.clone();
+        let mut stopped = pin!(inner.stop.cancelled());
+        let mut late = pin!(tokio::time::sleep_until(self.clock.deadline));
+        poll_fn(|cx| self.poll_next(cx, stopped.as_mut(), late.as_mut())).await
     }
 
     /// Tells the server that the answer is no longer wanted, and ends the exchange. `reason` is the client's own JSON text.
@@ -91,11 +94,15 @@ impl Call {
         let _ = tokio::time::timeout(NOTICE, self.link.send(&self.inner, &notice)).await;
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<CallEvent> {
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        stopped: Pin<&mut WaitForCancellationFuture<'_>>,
+        late: Pin<&mut Sleep>,
+    ) -> Poll<CallEvent> {
         if self.done {
             return Poll::Ready(CallEvent::Failed(BackendError::Closed));
         }
-        self.clock.asked();
         if let Some(aside) = &mut self.aside
             && let Poll::Ready(Some(event)) = aside.poll_recv(cx)
         {
@@ -104,10 +111,10 @@ impl Call {
         if let Poll::Ready(event) = self.way.poll(cx, &self.inner) {
             return Poll::Ready(self.hand_out(event));
         }
-        if self.stopped.as_mut().poll(cx).is_ready() {
+        if stopped.poll(cx).is_ready() {
             return Poll::Ready(self.hand_out(CallEvent::Failed(BackendError::Closed)));
         }
-        if self.clock.poll(cx, &self.waits).is_ready() {
+        if self.clock.poll(cx, late, &self.waits).is_ready() {
             let failed = CallEvent::Failed(self.late());
             return Poll::Ready(self.hand_out(failed));
         }
@@ -155,9 +162,10 @@ impl Call {
 
     fn end(&mut self) {
         self.done = true;
-        self.aside = None;
-        self.way = Way::over();
-        self.inner.tokens.look(|tokens| tokens.remove(&self.id));
+        self.way = Way::Over;
+        if self.aside.take().is_some() {
+            self.inner.tokens.look(|tokens| tokens.remove(&self.id));
+        }
         self.inner.questions.forget(&self.waits);
     }
 }
@@ -171,14 +179,11 @@ impl Drop for Call {
 }
 
 impl Way {
-    fn over() -> Way {
-        Way::Http { exchange: Box::pin(std::future::pending()), slot: Slot::default() }
-    }
-
     fn sent(&self) -> bool {
         match self {
             Way::Http { slot, .. } => slot.sent(),
             Way::Pipe(registered) => registered.written(),
+            Way::Over => false,
         }
     }
 
@@ -186,7 +191,7 @@ impl Way {
     fn id(&self) -> Option<u64> {
         match self {
             Way::Http { slot, .. } => slot.id(),
-            Way::Pipe(_) => None,
+            Way::Pipe(_) | Way::Over => None,
         }
     }
 
@@ -201,6 +206,7 @@ impl Way {
                 end.map(|end| end.map_or_else(CallEvent::Failed, CallEvent::Answer))
             }
             Way::Pipe(registered) => registered.poll(cx, inner),
+            Way::Over => Poll::Pending,
         }
     }
 }
@@ -258,16 +264,12 @@ impl Slot {
 /// a question of the server waits for the client.
 struct Clock {
     limit: Duration,
-    sleep: Pin<Box<Sleep>>,
+    deadline: Instant,
     /// When the caller got the last event, until it asks for the next one.
     given: Option<Instant>,
 }
 
 impl Clock {
-    fn new(deadline: Instant, limit: Duration) -> Clock {
-        Clock { limit, sleep: Box::pin(tokio::time::sleep_until(deadline)), given: None }
-    }
-
     fn handed_out(&mut self) {
         self.given = Some(Instant::now());
     }
@@ -279,18 +281,20 @@ impl Clock {
     }
 
     fn put_off(&mut self, by: Duration) {
-        if let Some(deadline) = self.sleep.deadline().checked_add(by) {
-            self.sleep.as_mut().reset(deadline);
+        if let Some(deadline) = self.deadline.checked_add(by) {
+            self.deadline = deadline;
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, waits: &Waits) -> Poll<()> {
-        while self.sleep.as_mut().poll(cx).is_ready() {
+    /// `sleep`: to the deadline, and put off with it.
+    fn poll(&mut self, cx: &mut Context<'_>, mut sleep: Pin<&mut Sleep>, waits: &Waits) -> Poll<()> {
+        while sleep.as_mut().poll(cx).is_ready() {
             let waited = waits.claim();
             if waited.is_zero() {
                 return Poll::Ready(());
             }
             self.put_off(waited);
+            sleep.as_mut().reset(self.deadline);
         }
         Poll::Pending
     }

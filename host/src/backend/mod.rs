@@ -105,7 +105,7 @@ pub enum CallEvent {
 /// A request that is to be sent: the client's own bytes and what has to change in them. The upstream adds its id and progress token.
 #[derive(Clone, Debug)]
 pub struct Outbound {
-    pub request: Request,
+    pub request: Arc<Request>,
     /// Replacements in `request.raw`, apart from the id and `params._meta.progressToken`.
     pub edits: Edits,
     /// The place of `params._meta.progressToken`, where the client gave one.
@@ -120,8 +120,15 @@ pub struct Outbound {
 
 impl Outbound {
     /// A request that the gateway makes itself.
-    pub fn own(request: Request) -> Self {
-        Outbound { request, edits: Edits::new(), progress_token_at: None, room: None, level: None, brought: Brought::default() }
+    pub fn own(request: impl Into<Arc<Request>>) -> Self {
+        Outbound {
+            request: request.into(),
+            edits: Edits::new(),
+            progress_token_at: None,
+            room: None,
+            level: None,
+            brought: Brought::default(),
+        }
     }
 }
 

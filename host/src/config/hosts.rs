@@ -75,8 +75,7 @@ impl Allow {
         let Allow::Only(patterns) = self else { return true };
         let (name, port) = split_port(authority);
         let Ok(port) = port.map(str::parse::<u16>).transpose() else { return false };
-        let name = name.to_ascii_lowercase();
-        patterns.iter().any(|p| p.matches(scheme, &name, port))
+        patterns.iter().any(|p| p.matches(scheme, name, port))
     }
 }
 
@@ -90,8 +89,11 @@ impl Pattern {
             _ => None,
         };
         let named = match &self.name {
-            Name::Exactly(exact) => name == exact,
-            Name::Under(suffix) => name.len() > suffix.len() && name.ends_with(suffix.as_str()),
+            Name::Exactly(exact) => name.eq_ignore_ascii_case(exact),
+            Name::Under(suffix) => {
+                let end = name.len().checked_sub(suffix.len()).filter(|start| *start > 0).and_then(|start| name.as_bytes().get(start..));
+                end.is_some_and(|end| end.eq_ignore_ascii_case(suffix.as_bytes()))
+            }
             Name::Null => false,
         };
         named

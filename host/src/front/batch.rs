@@ -76,7 +76,7 @@ async fn take(front: Front, session: Arc<Session>, messages: Vec<(Incoming, Opti
                 let id = request.id.clone();
                 match front.gateway.request(&session, request, credit) {
                     Ok(Reply::Now(answer)) => answers.push(answer),
-                    Ok(Reply::Stream(reader, _)) => readers.push(reader),
+                    Ok(Reply::Stream(reader, ..)) => readers.push(reader),
                     Err(refusal) => answers.push(refusal.error.to_message(Some(&id))),
                 }
             }

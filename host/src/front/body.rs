@@ -13,6 +13,7 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -48,17 +49,26 @@ where
         }
         return Err(Refused::BodyTooLarge { limit });
     }
-    let end = Instant::now() + pace.whole;
+    // From the first wait on.
+    let mut end = None;
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     loop {
-        let silence = Instant::now() + pace.silence;
-        let frame = match timeout_at(end.min(silence), body.frame()).await {
-            Err(_) => return Err(Refused::BodySlow(pace)),
-            Ok(None) => break,
-            Ok(Some(Err(_))) => return Err(Refused::BodyCut),
-            Ok(Some(Ok(frame))) => frame,
+        // What has come with the head needs no clock.
+        let there = poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx).map(|frame| frame.map(Result::ok)))).await;
+        let frame = match there {
+            Poll::Ready(frame) => frame,
+            Poll::Pending => {
+                let now = Instant::now();
+                let end = *end.get_or_insert(now + pace.whole);
+                match timeout_at(end.min(now + pace.silence), body.frame()).await {
+                    Err(_) => return Err(Refused::BodySlow(pace)),
+                    Ok(frame) => frame.map(Result::ok),
+                }
+            }
         };
+        let Some(frame) = frame else { break };
+        let frame = frame.ok_or(Refused::BodyCut)?;
         let Ok(data) = frame.into_data() else { continue };
         if first.len() + all.len() + data.len() > limit {
             discard(body.as_mut(), limit).await;
@@ -204,7 +214,13 @@ impl Parts {
 
     fn new(wire: Wire, permit: Option<Permit>) -> Self {
         let left = wire.len() as u64;
-        let mut queue = VecDeque::new();
+        let mut queue = VecDeque::with_capacity(1);
+        if wire.len() < Self::SMALL {
+            if left > 0 {
+                queue.push_back(wire.into_bytes());
+            }
+            return Parts { queue, left, permit };
+        }
         let mut small = BytesMut::new();
         for part in wire.into_parts() {
             if part.len() < Self::SMALL {

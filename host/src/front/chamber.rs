@@ -52,7 +52,6 @@ impl Verified<'_> {
             Named::Id(named) => self.find(named).ok_or_else(|| Refused::UnknownSession(id.cloned()))?,
         };
         self.check_revision(id, session.version())?;
-        session.touch();
         tracing::Span::current().record("session", &**session.tag());
         Ok(session)
     }

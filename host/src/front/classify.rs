@@ -18,10 +18,14 @@
 
 use crate::protocol::{Request, Version, headers, json, meta, method};
 use http::HeaderMap;
-use memchr::memmem;
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
 
 /// The first revision without sessions. Revisions are dates, so that they sort as text.
 const MODERN: &[u8] = b"2026-07-28";
+
+/// What every request of a later revision has somewhere.
+static TOLD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("protocolVersion"));
 
 /// What a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +81,7 @@ pub fn stray(headers: &HeaderMap, named: bool) -> bool {
 fn carried(request: &Request) -> Carried {
     // Every request of a session comes by here, and hardly any has it: one look over the bytes, before anything is parsed. (No client writes
     // letters as escapes; one that does is asked for its session.)
-    let told = request.params_at.clone().is_some_and(|at| memmem::find(&request.raw[at], b"protocolVersion").is_some());
+    let told = request.params_at.clone().is_some_and(|at| TOLD.find(&request.raw[at]).is_some());
     if !told {
         return Carried::Nothing;
     }

@@ -209,7 +209,7 @@ impl Front {
         };
         match self.gateway.request(session, request, credit).map_err(refused)? {
             Reply::Now(answer) => place.send(Arrival::Message(answer)),
-            Reply::Stream(reader, _) => place.send(Arrival::Stream(reader)),
+            Reply::Stream(reader, ..) => place.send(Arrival::Stream(reader)),
         }
         Ok(())
     }

@@ -120,9 +120,9 @@ impl Front {
             match (part, &head.method) {
                 (None, &Method::POST) => self.post(&verified, body).await,
                 (None, &Method::GET) => self.get(&verified),
-                (None, _) => self.delete(&verified).await,
+                (None, _) => Box::pin(self.delete(&verified)).await,
                 (Some(legacy::Part::Stream), &Method::GET) => self.open_line(&verified),
-                (Some(legacy::Part::Messages), &Method::POST) => self.post_to_line(&verified, head.uri.query(), body).await,
+                (Some(legacy::Part::Messages), &Method::POST) => Box::pin(self.post_to_line(&verified, head.uri.query(), body)).await,
                 // Clients of both transports try a POST first: it tells them that this is the older one.
                 (Some(_), _) => Err(Refused::Method),
             }

@@ -28,7 +28,7 @@ impl Front {
             if stray {
                 return Err(Refused::Batch);
             }
-            return batch::post(self, verified, accepts, messages?).await;
+            return Box::pin(batch::post(self, verified, accepts, messages?)).await;
         }
         match Incoming::parse(raw)? {
             Incoming::Request(request) => self.request(verified, accepts, request).await,
@@ -56,9 +56,10 @@ impl Front {
         tracing::Span::current().record("rpc", &*request.method);
         accepts.check_answer()?;
         match classify::request(verified.headers, verified.is_named(), &request) {
-            Class::Initialize => self.initialize(verified, accepts, request).await,
+            // Boxed, as what follows: calls are small without them.
+            Class::Initialize => Box::pin(self.initialize(verified, accepts, request)).await,
             Class::ModernInitialize => Err(Refused::ModernInitialize(request.id)),
-            Class::Modern => self.modern(verified, accepts, request).await,
+            Class::Modern => Box::pin(self.modern(verified, accepts, request)).await,
             Class::InSession => {
                 let session = verified.session(Some(&request.id))?;
                 let id = request.id.clone();
@@ -99,7 +100,7 @@ pub fn without_mark(mut raw: Bytes) -> Bytes {
 /// A web page can send some media types to anywhere without asking; JSON is not one of them.
 pub fn check_content(headers: &HeaderMap) -> Result<(), Refused> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
-    let json = types.next().and_then(|v| v.to_str().ok()).is_some_and(|v| headers::media_type(v) == headers::JSON);
+    let json = types.next().and_then(|v| v.to_str().ok()).is_some_and(|v| headers::is_of(v, headers::JSON));
     if !json || types.next().is_some() {
         return Err(Refused::ContentType);
     }

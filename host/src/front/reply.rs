@@ -4,10 +4,11 @@
 use super::accept::Accepts;
 use super::respond::{self, Response};
 use super::{Front, sse};
-use crate::gateway::Reply;
+use crate::gateway::{Reply, Work};
 use crate::protocol::{Incoming, Notification, Response as Answer, RpcError, Wire, codes};
 use crate::session::Session;
 use crate::session::streams::{Frame, Reader};
+use futures_util::future::BoxFuture;
 use http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,14 +27,15 @@ pub fn whole(accepts: Accepts, message: Wire) -> Response {
 }
 
 pub async fn to_response(front: &Front, session: &Arc<Session>, accepts: Accepts, reply: Reply) -> Response {
-    let mut reader = match reply {
+    // Done here as long as there is nothing to write: a client that reads slowly would hold it up. Dropped, it goes on by itself.
+    let (mut reader, mut work) = match reply {
         Reply::Now(message) => return whole(accepts, message),
-        Reply::Stream(reader, _) => reader,
+        Reply::Stream(reader, _, work) => (reader, work),
     };
     if !accepts.events {
-        return only_json(front, session, reader).await;
+        return only_json(front, session, reader, work).await;
     }
-    match timeout(PATIENCE, reader.peek()).await {
+    match timeout(PATIENCE, work.beside(reader.peek())).await {
         Ok(Some(true)) if accepts.json => match reader.next().await {
             Some(frame) => respond::owed(StatusCode::OK, frame.message, frame.permit),
             None => sse::nothing(),
@@ -45,8 +47,8 @@ pub async fn to_response(front: &Front, session: &Arc<Session>, accepts: Accepts
 }
 
 /// The answer alone, for a client that reads no event stream.
-async fn only_json(front: &Front, session: &Arc<Session>, mut reader: Reader) -> Response {
-    while let Some(frame) = reader.next().await {
+async fn only_json(front: &Front, session: &Arc<Session>, mut reader: Reader, mut work: Work) -> Response {
+    while let Some(frame) = work.beside(reader.next()).await {
         if frame.last {
             return respond::owed(StatusCode::OK, frame.message, frame.permit);
         }
@@ -74,17 +76,17 @@ impl Front {
     /// Hands a notification to the gateway. What was accepted is dealt with even if the client hangs up now.
     pub(super) async fn notify(&self, session: &Arc<Session>, notification: Notification) {
         let (gateway, session) = (self.gateway.clone(), session.clone());
-        self.see_through(async move { gateway.notification(&session, notification).await }).await;
+        self.see_through(Box::pin(async move { gateway.notification(&session, notification).await })).await;
     }
 
     /// Hands the answer to a server's request to the gateway.
     pub(super) async fn answer(&self, session: &Arc<Session>, answer: Answer) {
         let (gateway, session) = (self.gateway.clone(), session.clone());
-        self.see_through(async move { gateway.answer(&session, answer).await }).await;
+        self.see_through(Box::pin(async move { gateway.answer(&session, answer).await })).await;
     }
 
     /// Runs `work` in a task of its own, for at most `ACCEPTED`, and waits for it.
-    async fn see_through(&self, work: impl Future<Output = ()> + Send + 'static) {
+    async fn see_through(&self, work: BoxFuture<'static, ()>) {
         let task = self.tasks.spawn(timeout(ACCEPTED, work));
         match task.await {
             Ok(Ok(())) => {}

@@ -7,6 +7,7 @@ use super::tasks::{self, AsTask};
 use crate::protocol::message::{BadParams, Member};
 use crate::protocol::{Edits, Request, RpcError, json};
 use lockgate_policy::Kind;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 impl Gateway {
@@ -45,17 +46,16 @@ impl Gateway {
 }
 
 /// What the params of a call say.
-struct Wanted {
-    name: Member<String>,
+struct Wanted<'a> {
+    name: Member<Cow<'a, str>>,
     /// It is to become a task (2025-11-25).
     task: bool,
 }
 
-fn wanted(request: &Request) -> Result<Wanted, BadParams> {
-    let params = request.params();
-    let member = |name: &str| params.as_ref().map_or(Ok(None), |p| p.get(name).map_err(|e| format!("`params.{name}`: {e}")));
+fn wanted(request: &Request) -> Result<Wanted<'_>, BadParams> {
+    let member = |name: &str| request.param(&[name]);
     let name = member("name")?.ok_or("`params.name` is missing")?;
-    let value = json::string(name).ok_or("`params.name` must be a string")?.into_owned();
+    let value = json::string(name).ok_or("`params.name` must be a string")?;
     if member("arguments")?.is_some_and(|a| !json::is_object(a) && !json::is_null(a)) {
         return Err("`params.arguments` must be an object".into());
     }

@@ -1,7 +1,7 @@
 //! One request of a client while it is worked on: its registration, its stream, its end.
 
 use super::modern::{Extras, codes as era};
-use super::{Gateway, Refusal, Reply};
+use super::{Gateway, Refusal, Reply, Work};
 use crate::admission::{Permit, Room};
 use crate::backend::BackendError;
 use crate::protocol::mirror::Mismatch;
@@ -11,17 +11,24 @@ use crate::session::{Begin, CallControl, Session};
 use crate::telemetry::metrics::{Admission, Method, Outcome as Counted};
 use http::StatusCode;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A request, and where its frames go.
 pub(super) struct Job {
-    pub request: Request,
+    pub request: Arc<Request>,
     pub stream: StreamId,
     pub control: CallControl,
     /// What a client of 2026-07-28 wants beside.
     pub extras: Extras,
     /// Room for what backends send for it.
-    rooms: Arc<Mutex<Vec<Room>>>,
+    rooms: Arc<Rooms>,
+}
+
+/// The rooms of one request: one for most, and more for lists.
+#[derive(Default)]
+struct Rooms {
+    first: OnceLock<Room>,
+    more: Mutex<Vec<Room>>,
 }
 
 /// How a request ended.
@@ -65,18 +72,20 @@ impl Job {
     /// Where messages from `backend` get their room. What they hold is given back when the answer is queued, or the job is over.
     pub fn room(&self, backend: usize) -> Room {
         let room = Room::new(self.session().ledger.clone(), backend);
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner).push(room.clone());
+        if let Err(room) = self.rooms.first.set(room.clone()) {
+            self.rooms.more.lock().unwrap_or_else(PoisonError::into_inner).push(room);
+        }
         room
     }
 }
 
 impl Gateway {
-    /// Registers the request, opens its stream and runs `work` in a task of the session. Every request gets exactly one answer,
-    /// unless its client cancelled it.
+    /// Registers the request, opens its stream and makes the work of it. Every request gets exactly one answer, unless its client
+    /// cancelled it.
     pub(super) fn run<F, W>(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        request: Request,
+        request: Arc<Request>,
         credit: Option<Permit>,
         extras: Extras,
         work: W,
@@ -115,10 +124,11 @@ impl Gateway {
         let cancel = control.cancel().clone();
         let asked = request.clone();
         let job = Arc::new(Job { request, stream: reader.stream(), control, extras, rooms: Arc::default() });
+        let of = (session.clone(), asked.clone(), reader.stream());
         let (gateway, session) = (self.clone(), session.clone());
         let tracked = self.calls.token();
         let started = std::time::Instant::now();
-        session.clone().spawn_closing(async move {
+        let doing = async move {
             let _tracked = tracked;
             let stream = job.stream;
             let rooms = job.rooms.clone();
@@ -129,9 +139,10 @@ impl Gateway {
             };
             // The job, and with it the registration, is gone by now: the client may use the id again as soon as it sees the answer.
             let unanswered = session.asked.end_of_stream(stream);
-            if !matches!(outcome, Outcome::Answer(_) | Outcome::Response { .. }) {
+            if !unanswered.is_empty() && !matches!(outcome, Outcome::Answer(_) | Outcome::Response { .. }) {
                 // The server may still wait for them, in a call that it does not know to be over.
-                gateway.give_up(&session, unanswered, "the call in which the client was asked is over").await;
+                // Boxed: it is seldom needed, and calls are small without it.
+                Box::pin(gateway.give_up(&session, unanswered, "the call in which the client was asked is over")).await;
             }
             let counted = match gateway.message(&session, &asked, outcome) {
                 Some((answer, None)) => {
@@ -155,8 +166,10 @@ impl Gateway {
             session.touch();
             gateway.metrics.requests_total.inc(Method::of(&asked.method), counted);
             gateway.metrics.request_seconds.observe(Method::of(&asked.method), started.elapsed());
-        });
-        Ok(Reply::Stream(reader, cancel))
+        };
+        let (session, request, stream) = of;
+        let work = Work::new((session.tasks(), &session.streams), request, stream, doing);
+        Ok(Reply::Stream(reader, cancel, work))
     }
 
     /// The answer to `request` as its client gets it; where it is an error, its code, and whether it is the gateway's own. None where the

@@ -18,7 +18,7 @@ impl Gateway {
             Err(why) => return RpcError::invalid_params(why).into(),
         }
         let session = job.session();
-        session.set_level(job.request.clone());
+        session.set_level((*job.request).clone());
         let logging = |(index, upstream): (usize, &Arc<crate::backend::Upstream>)| match upstream.state() {
             State::Connected(hello) => has(&hello.capabilities, "logging").then_some(index),
             _ => None,

@@ -24,13 +24,15 @@ mod resource;
 mod route;
 mod tasks;
 mod uris;
+mod work;
 
 pub use crate::session::VirtualHost;
 pub use explain::Explained;
 pub use initialize::Opened;
-pub use modern::chambers::OwnChambers;
+pub use modern::chambers::{OwnChambers, Said};
 pub use modern::{Answering, Asking, Level, ParkedLimits, Part, is_known};
 pub use overview::Overview;
+pub use work::Work;
 
 use crate::admission::Permit;
 use crate::catalog::cursor::Cursors;
@@ -64,8 +66,9 @@ pub struct Refusal {
 pub enum Reply {
     /// The whole answer.
     Now(Wire),
-    /// Frames; the one with `last` is the answer. And what cancels the call.
-    Stream(Reader, Arc<Cancel>),
+    /// Frames; the one with `last` is the answer. What cancels the call, and the work that it is: to be done by whoever waits for the
+    /// frames, or dropped, upon which a task does it.
+    Stream(Reader, Arc<Cancel>, Work),
 }
 
 /// The figures that the gateway works with, from the configuration.
@@ -197,16 +200,16 @@ impl Gateway {
         }
     }
 
-    /// Takes a request of a session. Does not wait: what takes time runs in a task that the session owns, and goes on when the HTTP
-    /// connection is gone. `credit` is what `admit` gave for it; it returns when the answer has drained.
+    /// Takes a request of a session. Does not wait: what takes time is in the reply, as work that the session owns, and that goes on when the
+    /// HTTP connection is gone. `credit` is what `admit` gave for it; it returns when the answer has drained.
     pub fn request(self: &Arc<Self>, session: &Arc<Session>, request: Request, credit: Option<Permit>) -> Result<Reply, Refusal> {
-        self.dispatch(session, request, credit, Extras::default())
+        self.dispatch(session, Arc::new(request), credit, Extras::default())
     }
 
     fn dispatch(
         self: &Arc<Self>,
         session: &Arc<Session>,
-        request: Request,
+        request: Arc<Request>,
         credit: Option<Permit>,
         extras: Extras,
     ) -> Result<Reply, Refusal> {

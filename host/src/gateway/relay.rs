@@ -4,6 +4,7 @@ use super::Gateway;
 use super::job::{Job, Outcome};
 use super::modern::Level;
 use super::tasks;
+use super::uris::may_have_uris;
 use crate::admission::Room;
 use crate::backend::{BackendError, Call, CallEvent, Outbound};
 use crate::catalog::Published;
@@ -55,22 +56,25 @@ impl Gateway {
         let session = job.session();
         let Some(upstream) = session.upstreams().get(backend) else { return Relayed::Failed(BackendError::Closed) };
         let room = out.room.clone();
+        if job.control.is_cancelled() {
+            return Relayed::Cancelled;
+        }
         let mut call = {
             let start = async {
                 let ready = upstream.ready(session.host.backends[backend].timeouts.initialize).await;
                 let hello = ready.map_err(Relayed::Failed)?;
                 if session.version().is_modern() && !hello.version.is_modern() {
-                    self.prepare(job, backend).await.map_err(Relayed::Refused)?;
+                    Box::pin(self.prepare(job, backend)).await.map_err(Relayed::Refused)?;
                 }
                 upstream.call(out, limit).await.map_err(Relayed::Failed)
             };
             tokio::select! {
                 biased;
-                () = job.control.cancelled() => return Relayed::Cancelled,
                 call = start => match call {
                     Ok(call) => call,
                     Err(ended) => return ended,
                 },
+                () = job.control.cancelled() => return Relayed::Cancelled,
             }
         };
         let _carrier = session.version().is_modern().then(|| session.carriers.add(backend, job.stream));
@@ -88,7 +92,7 @@ impl Gateway {
             None => {
                 let reason = job.control.reason();
                 let reason = reason.as_deref().and_then(|r| serde_json::from_slice::<&RawValue>(r).ok());
-                call.cancel(reason).await;
+                Box::pin(call.cancel(reason)).await;
                 Relayed::Cancelled
             }
         }
@@ -105,14 +109,17 @@ impl Gateway {
     ) -> Result<Response, BackendError> {
         let (session, stream) = (job.session(), job.stream);
         let modern = session.version().is_modern();
+        // Boxed: most calls have none of them, and are small without.
         loop {
             match call.next().await {
                 CallEvent::Answer(response) => return Ok(response),
                 CallEvent::Failed(error) => return Err(error),
                 CallEvent::Notification(note)
                     if modern && &*note.method == method::LOG_MESSAGE && !Level::wants(job.extras.level.as_ref(), &note) => {}
-                CallEvent::Notification(notification) => self.server_notification(session, backend, notification, stream).await,
-                CallEvent::Request(request) => self.ask(session, backend, request, stream).await,
+                CallEvent::Notification(notification) => {
+                    Box::pin(self.server_notification(session, backend, notification, stream)).await;
+                }
+                CallEvent::Request(request) => Box::pin(self.ask(session, backend, request, stream)).await,
                 CallEvent::Progress { message, token_at } => match token {
                     Some(token) => {
                         let mut edits = Edits::new();
@@ -136,7 +143,10 @@ impl Gateway {
         match self.relay(job, backend, edits, limit).await {
             Relayed::Answer(response) if response.ok => {
                 let result = (&response.raw, response.body_at.clone());
-                let edits = self.publish_uris(job.session(), at, backend, result, &job.request.method).await;
+                let edits = match may_have_uris(job.session(), &result.0[result.1.clone()], &job.request.method) {
+                    true => Box::pin(self.publish_uris(job.session(), at, backend, result, &job.request.method)).await,
+                    false => Edits::new(),
+                };
                 Outcome::Response { response, edits, backend }
             }
             other => other.into_outcome(backend),

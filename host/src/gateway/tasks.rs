@@ -11,12 +11,11 @@ use super::job::{Job, Outcome};
 use super::relay::Relayed;
 use crate::backend::{ServerHello, State};
 use crate::catalog::items::{ListOf, Page};
-use crate::protocol::json::{self, Object};
+use crate::protocol::json::{self, Object, RawValue};
 use crate::protocol::members::{drop_elements, splice};
 use crate::protocol::{Edits, Notification, Request, Response, RpcError, Wire, codes, meta, method};
 use crate::session::{About, RunBy, Session};
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -5,14 +5,17 @@
 
 use super::Gateway;
 use crate::catalog::Published;
-use crate::protocol::json::{self, Object};
+use crate::protocol::json::{self, Object, RawValue};
 use crate::protocol::{Edits, method};
 use crate::session::Session;
 use bytes::Bytes;
-use serde_json::value::RawValue;
+use memchr::memmem::Finder;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// What is in every result that has URIs.
+static RESOURCE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("resource"));
 
 impl Gateway {
     /// The changes that make the URIs in a result the client's, which stands at a place of `raw` and answers the method `of`. For
@@ -26,7 +29,7 @@ impl Gateway {
         of: &str,
     ) -> Edits {
         let mut edits = Edits::new();
-        if session.host.backends.len() < 2 {
+        if !may_have_uris(session, &raw[body_at.clone()], of) {
             return edits;
         }
         let places = places(raw, body_at, of);
@@ -54,14 +57,15 @@ impl Gateway {
     }
 }
 
+/// Whether there may be URIs in a result that are not what the client knows. Most results have none; this is cheaper than looking at their
+/// structure.
+pub(super) fn may_have_uris(session: &Session, body: &[u8], of: &str) -> bool {
+    session.host.backends.len() > 1 && (of == method::RESOURCES_READ || RESOURCE.find(body).is_some())
+}
+
 /// The URIs of a result with their places in the message.
 fn places(raw: &Bytes, body_at: Range<usize>, of: &str) -> Vec<(String, Range<usize>)> {
-    let body = &raw[body_at];
-    // Most results have none; this is cheaper than looking at their structure.
-    if of != method::RESOURCES_READ && memchr::memmem::find(body, b"resource").is_none() {
-        return Vec::new();
-    }
-    let Ok(result) = Object::parse(body) else { return Vec::new() };
+    let Ok(result) = Object::parse(&raw[body_at]) else { return Vec::new() };
     let mut found = Vec::new();
     let mut note = |value: Option<&RawValue>| {
         if let Some((uri, value)) = value.and_then(|v| Some((json::string(v)?, v))) {

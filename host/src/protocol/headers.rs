@@ -19,5 +19,14 @@ pub const EVENT_STREAM: &str = "text/event-stream";
 
 /// The media type of a `Content-Type` value: without parameters, in lower case.
 pub fn media_type(value: &str) -> String {
-    value.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+    bare(value).to_ascii_lowercase()
+}
+
+/// Whether that is `media`, which is in lower case.
+pub fn is_of(value: &str, media: &str) -> bool {
+    bare(value).eq_ignore_ascii_case(media)
+}
+
+fn bare(value: &str) -> &str {
+    value.split(';').next().unwrap_or("").trim()
 }

@@ -1,7 +1,7 @@
 //! JSON-RPC request ids, kept as the text that was on the wire.
 
+use super::json::RawValue;
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 

@@ -1,12 +1,37 @@
 //! Looking into JSON text without building a tree: the members of one object, each value as the raw text that it is.
 
+use super::walk;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+
+/// One JSON value as the text that it is, without blanks around it. As serde_json's, but one that was read already costs nothing.
+#[derive(Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct RawValue {
+    text: str,
+}
+
+impl RawValue {
+    /// None for text that is no value, or has something around it.
+    pub fn read(text: &str) -> Option<&RawValue> {
+        let is_one = walk::is_value(text) || serde_json::from_str::<&serde_json::value::RawValue>(text).is_ok_and(|v| v.get() == text);
+        is_one.then(|| RawValue::known(text))
+    }
+
+    /// Of text that was read as a value before.
+    pub(super) fn known(text: &str) -> &RawValue {
+        // SAFETY: it is a `str` and nothing else (`repr(transparent)`), and nothing that is unsafe relies on what stands in it.
+        unsafe { &*(std::ptr::from_ref(text) as *const RawValue) }
+    }
+
+    pub fn get(&self) -> &str {
+        &self.text
+    }
+}
 
 /// The members of a JSON object in the order of the text. Values are checked for syntax and otherwise untouched.
 #[derive(Debug)]
@@ -22,11 +47,32 @@ pub struct Duplicate(pub String);
 impl<'a> Object<'a> {
     /// Fails when `text` is not one JSON object (and nothing else).
     pub fn parse(text: &'a [u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(text)
+        match std::str::from_utf8(text).ok().and_then(Object::walk) {
+            Some(object) => Ok(object),
+            None => serde_json::from_slice(text),
+        }
     }
 
     pub fn of(value: &'a RawValue) -> Option<Self> {
-        serde_json::from_str(value.get()).ok()
+        if !is_object(value) {
+            return None;
+        }
+        Object::walk(value.get()).or_else(|| serde_json::from_str(value.get()).ok())
+    }
+
+    /// Of members that were read before.
+    pub(super) fn of_members(members: Vec<(Cow<'a, str>, &'a RawValue)>) -> Self {
+        Object { members }
+    }
+
+    fn walk(text: &'a str) -> Option<Self> {
+        // As many as a message, or what is looked into of it, usually has.
+        let mut members = Vec::with_capacity(8);
+        walk::members(text, |name, value| {
+            members.push((name.decoded()?, RawValue::known(value)));
+            Some(())
+        })?;
+        Some(Object { members })
     }
 
     pub fn get(&self, name: &str) -> Result<Option<&'a RawValue>, Duplicate> {
@@ -56,9 +102,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
                 f.write_str("a JSON object")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::with_capacity(4);
+                let mut members = Vec::new();
                 while let Some(Key(key)) = map.next_key()? {
-                    members.push((key, map.next_value()?));
+                    members.push((key, RawValue::known(map.next_value::<&serde_json::value::RawValue>()?.get())));
                 }
                 Ok(members)
             }
@@ -88,13 +134,37 @@ impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     }
 }
 
+/// The member `name` of the object that `value` is; none where it has none, or is no object. As `Object::get`, without the rest of it.
+pub fn member<'a>(value: &'a RawValue, name: &str) -> Result<Option<&'a RawValue>, Duplicate> {
+    if !is_object(value) {
+        return Ok(None);
+    }
+    let (mut found, mut twice) = (None, false);
+    let whole = walk::members(value.get(), |key, text| {
+        if key.is(name)? {
+            twice |= found.replace(RawValue::known(text)).is_some();
+        }
+        Some(())
+    });
+    match whole {
+        Some(()) if twice => Err(Duplicate(name.to_owned())),
+        Some(()) => Ok(found),
+        None => Object::of(value).map_or(Ok(None), |object| object.get(name)),
+    }
+}
+
 /// The elements of a JSON array as raw text.
 pub fn array(value: &RawValue) -> Option<Vec<&RawValue>> {
-    serde_json::from_str(value.get()).ok()
+    array_of(value.get().as_bytes()).ok()
 }
 
 /// The elements of `text`, which must be one JSON array.
 pub fn array_of(text: &[u8]) -> Result<Vec<&RawValue>, serde_json::Error> {
+    let mut elements = Vec::new();
+    let whole = std::str::from_utf8(text).ok().and_then(|text| walk::elements(text, |element| elements.push(RawValue::known(element))));
+    if whole.is_some() {
+        return Ok(elements);
+    }
     struct Elements;
     impl<'de> Visitor<'de> for Elements {
         type Value = Vec<&'de RawValue>;
@@ -103,8 +173,8 @@ pub fn array_of(text: &[u8]) -> Result<Vec<&RawValue>, serde_json::Error> {
         }
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
             let mut elements = Vec::new();
-            while let Some(element) = seq.next_element()? {
-                elements.push(element);
+            while let Some(element) = seq.next_element::<&serde_json::value::RawValue>()? {
+                elements.push(RawValue::known(element.get()));
             }
             Ok(elements)
         }
@@ -168,6 +238,19 @@ mod tests {
     fn a_member_that_occurs_twice_is_not_answered() {
         let object = Object::parse(br#"{"name":"a","n\u0061me":"b"}"#).unwrap();
         assert_eq!(object.get("name").unwrap_err(), Duplicate("name".into()));
+    }
+
+    #[test]
+    fn one_member_is_found_as_in_the_whole_object() {
+        let of = |text, name| member(RawValue::read(text).unwrap(), name).map(|found| found.map(RawValue::get));
+        let text = r#"{"a":{"b":1},"b":2,"\u0063":3,"d":4,"\u0064":5}"#;
+        assert_eq!(of(text, "b"), Ok(Some("2")));
+        assert_eq!(of(text, "c"), Ok(Some("3")));
+        assert_eq!(of(text, "e"), Ok(None));
+        assert_eq!(of(text, "d"), Err(Duplicate("d".into())));
+        assert_eq!(of("[1]", "a"), Ok(None));
+        assert_eq!(of(&format!("{{\"a\":{}{}}}", "[".repeat(99), "]".repeat(99)), "b"), Ok(None));
+        assert!(RawValue::read(" 1").is_none() && RawValue::read("").is_none());
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! One JSON-RPC message: its bytes and the places of id, method and payload in them.
 
 use super::index::Index;
-use super::json::{self, Duplicate, Object};
+use super::json::{self, Duplicate, Object, RawValue};
 use super::{Edits, RequestId, Wire, codes, salvage};
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use std::ops::Range;
 
 /// A message as it came from a peer.
@@ -51,6 +50,8 @@ pub struct Response {
     pub body_at: Range<usize>,
     /// What has to be changed in it for a client of another era. Part of every `rewritten`.
     pub shaped: Edits,
+    /// Where the members of the `result` or `error` stand.
+    index: Index,
 }
 
 /// Why bytes are not a message. `id` is the id of the request wherever it could be read.
@@ -129,7 +130,15 @@ impl Incoming {
             Some(value) if id.is_none() && (ok || !json::is_null(value)) => return Err("member `id` must be a string or an integer"),
             Some(value) => json::place(raw, value),
         };
-        Ok(Incoming::Response(Response { id, id_at, ok, body_at: json::place(raw, body), raw: raw.clone(), shaped: Edits::new() }))
+        Ok(Incoming::Response(Response {
+            id,
+            id_at,
+            ok,
+            body_at: json::place(raw, body),
+            raw: raw.clone(),
+            shaped: Edits::new(),
+            index: Index::default(),
+        }))
     }
 
     pub fn raw(&self) -> &Bytes {
@@ -165,9 +174,13 @@ macro_rules! with_params {
         impl $type {
             /// The members of `params`. None where there are no params.
             pub fn params(&self) -> Option<Object<'_>> {
-                let text = &self.raw[self.params_at.clone()?];
-                // Checked when the message was read.
-                Object::parse(text).ok()
+                self.index.object(&self.raw, self.params_at.clone()?)
+            }
+
+            /// The members of `params._meta`, and where it is. None where there is none, more than one, or no object.
+            pub fn meta(&self) -> Option<(Range<usize>, Object<'_>)> {
+                let at = self.index.find(&self.raw, self.params_at.clone()?, "_meta").ok()??;
+                Some((at.clone(), self.index.meta(&self.raw, at)?))
             }
 
             /// A string member of `params`, by its path of member names. Missing is none; another type, or a member that occurs twice, is an error.
@@ -184,19 +197,20 @@ macro_rules! with_params {
                 let (Some(at), Some((first, rest))) = (self.params_at.clone(), path.split_first()) else { return Ok(None) };
                 let wrong = |depth: usize, e: Duplicate| format!("`params.{}`: {e}", path[..=depth].join("."));
                 let Some(place) = self.index.find(&self.raw, at, first).map_err(|e| wrong(0, e))? else { return Ok(None) };
-                let mut text = &self.raw[place];
+                if let ("_meta", [name], true) = (*first, rest, self.raw[place.clone()].starts_with(b"{")) {
+                    let place = self.index.find_in_meta(&self.raw, place, name).map_err(|e| wrong(1, e))?;
+                    return Ok(place.and_then(|place| std::str::from_utf8(&self.raw[place]).ok()).map(RawValue::known));
+                }
+                // Read as a value before.
+                let Ok(text) = std::str::from_utf8(&self.raw[place]) else { return Ok(None) };
+                let mut value = RawValue::known(text);
                 for (depth, name) in rest.iter().enumerate() {
-                    if text.first() != Some(&b'{') {
-                        return Ok(None);
-                    }
-                    let Ok(object) = Object::parse(text) else { return Ok(None) };
-                    match object.get(name).map_err(|e| wrong(depth + 1, e))? {
+                    match json::member(value, name).map_err(|e| wrong(depth + 1, e))? {
                         None => return Ok(None),
-                        Some(value) => text = value.get().as_bytes(),
+                        Some(inner) => value = inner,
                     }
                 }
-                // Read before.
-                Ok(serde_json::from_slice(text).ok())
+                Ok(Some(value))
             }
 
             /// A progress token or request id in `params`: a string or an integer.
@@ -250,6 +264,11 @@ impl Response {
         edits.apply(&self.raw)
     }
 
+    /// The members of the `result` or `error`; none where that is no object.
+    pub fn object(&self) -> Option<Object<'_>> {
+        self.index.object(&self.raw, self.body_at.clone())
+    }
+
     /// The bytes of the `result` or `error` value.
     pub fn body(&self) -> Bytes {
         self.raw.slice(self.body_at.clone())
@@ -260,7 +279,7 @@ impl Response {
         if self.ok {
             return None;
         }
-        Object::parse(&self.raw[self.body_at.clone()]).ok()?.only("code")?.get().parse().ok()
+        self.object()?.only("code")?.get().parse().ok()
     }
 }
 

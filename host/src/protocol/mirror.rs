@@ -4,11 +4,10 @@
 //! Owns both directions: writing them for a body that is sent, and holding those that came against the body. The body decides; a header
 //! is never the source of anything. Which version header belongs to a request, and what a mismatch is answered with, is its caller's.
 
-use super::json::{self, Object};
+use super::json::{self, Object, RawValue};
 use super::number::Number;
 use super::{Request, base64, headers, method};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 const BEGIN: &str = "=?base64?";
@@ -26,6 +25,14 @@ const MAX_NAME: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Header mismatch: {0}")]
 pub struct Mismatch(pub String);
+
+/// What is repeated in headers: the method and the arguments of a request, and the name that it is sent with.
+#[derive(Debug)]
+pub struct Mirrored<'a> {
+    pub request: &'a Request,
+    /// What `Mcp-Name` repeats.
+    pub name: Option<Cow<'a, str>>,
+}
 
 /// The member of `params` that `Mcp-Name` repeats; none for methods without that header (`tasks/*`: SEP-2663).
 pub fn name_member(of: &str) -> Option<&'static str> {
@@ -67,14 +74,25 @@ fn is_marked(text: &str) -> bool {
 
 /// Writes the headers of `request`, in the form in which it is sent, over whatever `head` has under their names. `params`: of the tool
 /// that it calls.
-pub fn write(request: &Request, params: Option<&Params>, head: &mut HeaderMap) {
-    head.insert(headers::METHOD, encode(&request.method));
-    head.remove(headers::NAME);
-    if let Some(name) = name_member(&request.method).and_then(|member| request.string_param(&[member]).ok()?) {
-        head.insert(headers::NAME, encode(&name.value));
-    }
+pub fn write(of: &Mirrored<'_>, params: Option<&Params>, head: &mut HeaderMap) {
+    head.insert(headers::METHOD, encode(&of.request.method));
+    match &of.name {
+        Some(name) => head.insert(headers::NAME, encode(name)),
+        None => head.remove(headers::NAME),
+    };
     if let Some(params) = params {
-        params.write(arguments(request).as_ref(), head);
+        params.write(arguments(of.request).as_ref(), head);
+    }
+}
+
+impl<'a> Mirrored<'a> {
+    /// Of a request that is sent as it is.
+    pub fn of(request: &'a Request) -> Self {
+        Mirrored { request, name: name_of(request) }
+    }
+
+    pub fn method(&self) -> &str {
+        &self.request.method
     }
 }
 
@@ -89,10 +107,10 @@ pub fn check(request: &Request, params: Option<&Params>, head: &HeaderMap) -> Re
         return Err(differs(&headers::METHOD, &String::from_utf8_lossy(said.as_bytes()), &request.method));
     }
     // A body whose name is missing or no string is refused for that, not for its headers.
-    if let Some(name) = name_member(&request.method).and_then(|member| request.string_param(&[member]).ok()?) {
+    if let Some(name) = name_of(request) {
         let said = optional(head, &headers::NAME)?.ok_or_else(|| missing(&headers::NAME))?;
-        if said != name.value {
-            return Err(differs(&headers::NAME, &said, &name.value));
+        if said != name {
+            return Err(differs(&headers::NAME, &said, &name));
         }
     }
     params.map_or(Ok(()), |params| check_params(request, params, head))
@@ -104,6 +122,11 @@ pub fn check(request: &Request, params: Option<&Params>, head: &HeaderMap) -> Re
 /// As for `check`.
 pub fn check_params(request: &Request, params: &Params, head: &HeaderMap) -> Result<(), Mismatch> {
     params.check(arguments(request).as_ref(), head)
+}
+
+/// What `Mcp-Name` repeats of the body, where that has it.
+fn name_of(request: &Request) -> Option<Cow<'_, str>> {
+    json::string(request.param(&[name_member(&request.method)?]).ok()??)
 }
 
 fn arguments(request: &Request) -> Option<Object<'_>> {

@@ -20,6 +20,7 @@ pub mod salvage;
 pub mod seal;
 pub mod sse;
 pub mod version;
+mod walk;
 pub mod wire;
 
 pub use codes::RpcError;

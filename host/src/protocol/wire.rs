@@ -4,6 +4,9 @@
 use bytes::{Bytes, BytesMut};
 use std::ops::Range;
 
+/// Up to this length a message is copied rather than shared: its parts would cost more.
+const SMALL: usize = 2048;
+
 /// Bytes to be written in order. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wire {
@@ -80,9 +83,8 @@ impl Wire {
 
 impl From<Bytes> for Wire {
     fn from(bytes: Bytes) -> Self {
-        let mut wire = Wire::new();
-        wire.push(bytes);
-        wire
+        let len = bytes.len();
+        Wire { parts: if len == 0 { Vec::new() } else { vec![bytes] }, len }
     }
 }
 
@@ -118,6 +120,11 @@ impl Edits {
         self.list.is_empty()
     }
 
+    /// What comes to this place.
+    pub fn at(&self, place: &Range<usize>) -> Option<&Bytes> {
+        self.list.iter().find(|(at, _)| at == place).map(|(_, text)| text)
+    }
+
     /// Those whose places are inside of `part`.
     pub fn inside(&self, part: &Range<usize>) -> Edits {
         let inside = |place: &Range<usize>| place.start >= part.start && place.end <= part.end;
@@ -139,6 +146,9 @@ impl Edits {
     /// Of `part` of `raw` only, which all the places must be in.
     pub fn apply_in(mut self, raw: &Bytes, part: Range<usize>) -> Wire {
         self.list.sort_by_key(|(place, _)| place.start);
+        if part.len() <= SMALL {
+            return self.joined(raw, part);
+        }
         let mut out = Wire::new();
         let mut at = part.start;
         for (place, text) in self.list {
@@ -152,6 +162,27 @@ impl Edits {
         }
         out.push(raw.slice(at..part.end));
         out
+    }
+
+    /// The same as one buffer, of edits in order.
+    fn joined(self, raw: &Bytes, part: Range<usize>) -> Wire {
+        if self.list.is_empty() {
+            return raw.slice(part).into();
+        }
+        let more: usize = self.list.iter().map(|(_, text)| text.len()).sum();
+        let mut out = BytesMut::with_capacity(part.len() + more);
+        let mut at = part.start;
+        for (place, text) in self.list {
+            let fits = place.start >= at && place.start <= place.end && place.end <= part.end;
+            debug_assert!(fits, "edit {place:?} does not fit (at {at}, length {})", raw.len());
+            if fits {
+                out.extend_from_slice(&raw[at..place.start]);
+                out.extend_from_slice(&text);
+                at = place.end;
+            }
+        }
+        out.extend_from_slice(&raw[at..part.end]);
+        out.freeze().into()
     }
 }
 

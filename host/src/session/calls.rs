@@ -3,9 +3,10 @@
 use super::{Session, lock};
 use crate::protocol::RequestId;
 use bytes::Bytes;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::Notify;
 
 /// Places for calls that a session keeps when none is in flight.
 const KEPT: usize = 8;
@@ -29,7 +30,8 @@ enum Key {
 /// How a call is cancelled.
 #[derive(Debug, Default)]
 pub struct Cancel {
-    token: CancellationToken,
+    cancelled: AtomicBool,
+    wakes: Notify,
     reason: OnceLock<Bytes>,
 }
 
@@ -97,14 +99,24 @@ impl Cancel {
         if let Some(reason) = reason {
             let _ = self.reason.set(reason);
         }
-        self.token.cancel();
+        self.cancelled.store(true, Ordering::Release);
+        self.wakes.notify_waiters();
     }
 }
 
 impl CallControl {
     /// Wakes when the client cancels this call.
     pub async fn cancelled(&self) {
-        self.cancel.token.cancelled().await;
+        let mut woken = pin!(self.cancel.wakes.notified());
+        // Before it is looked at, so that nothing is missed in between.
+        woken.as_mut().enable();
+        if !self.is_cancelled() {
+            woken.await;
+        }
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.cancelled.load(Ordering::Acquire)
     }
 
     /// Why the client cancelled, as JSON text.

@@ -399,7 +399,6 @@ impl Session {
 
     /// Registers a request of the client. The id is free again when the control is dropped.
     pub fn begin(self: &Arc<Self>, request: &Request) -> Begin {
-        self.touch();
         calls::Calls::begin(self, &request.id)
     }
 
@@ -422,9 +421,9 @@ impl Session {
         });
     }
 
-    /// As `spawn`, for a future that itself ends soon after the session does: `close` gives it a moment.
-    pub fn spawn_closing(&self, future: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(future);
+    /// The tasks of the session, for what itself ends soon after the session does: `close` gives them a moment.
+    pub fn tasks(&self) -> &TaskTracker {
+        &self.tasks
     }
 
     // --- lifetime

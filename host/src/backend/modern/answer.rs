@@ -38,13 +38,13 @@ pub struct Question {
 
 /// `of`: the method of the request.
 pub fn judge(inner: &Inner, mut response: Response, of: &str) -> Result<Verdict, BackendError> {
-    let body = response.body();
-    let Ok(object) = Object::parse(&body) else {
-        return Err(inner.broke("its result is not an object"));
-    };
+    let no_object = || inner.broke("its result is not an object");
     if inner.hello.modern {
-        return of_one_era(inner, &response, &object, of).map(|()| Verdict::Final(response)).map_err(|why| inner.broke(why));
+        let judged = of_one_era(inner, &response, &response.object().ok_or_else(no_object)?, of);
+        return judged.map(|()| Verdict::Final(response)).map_err(|why| inner.broke(why));
     }
+    let body = response.body();
+    let Ok(object) = Object::parse(&body) else { return Err(no_object()) };
     if !response.ok {
         return match response.error_code() {
             // Faults between the gateway and the server. The client took no part in them.
@@ -174,7 +174,7 @@ fn of_one_era(inner: &Inner, response: &Response, object: &Object<'_>, of: &str)
 }
 
 /// Older clients know no other output, and refuse a whole list for one such schema (2025-11-25 schema, `Tool`).
-fn is_of_objects(schema: &serde_json::value::RawValue) -> bool {
+fn is_of_objects(schema: &json::RawValue) -> bool {
     Object::of(schema).is_some_and(|s| s.only("type").is_some_and(|t| t.get() == "\"object\""))
 }
 

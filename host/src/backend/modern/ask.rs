@@ -4,11 +4,12 @@
 use crate::admission::Room;
 use crate::backend::{Hello, Outbound};
 use crate::protocol::json::{self, Object};
-use crate::protocol::members::splice;
+use crate::protocol::members::{splice, splice_object};
+use crate::protocol::mirror::{self, Mirrored};
 use crate::protocol::{Edits, RequestId, Version, Wire, meta, method};
 use bytes::Bytes;
 use http::HeaderMap;
-use std::ops::Range;
+use std::borrow::Cow;
 
 const OURS: [&str; 4] = [meta::PROTOCOL_VERSION, meta::CLIENT_CAPABILITIES, meta::CLIENT_INFO, meta::LOG_LEVEL];
 const INPUT_RESPONSES: &str = "inputResponses";
@@ -134,19 +135,30 @@ impl Ask {
             return;
         };
         // Both are objects that were read when the message came.
-        let _ = match self.meta_at(params.clone()) {
-            Some(at) => {
-                splice(raw, at, |name| OURS.contains(&name), members, edits).and_then(|()| splice(raw, params, is_retry, &again, edits))
+        let _ = match request.meta() {
+            Some((at, meta)) => {
+                splice_object(raw, at, &meta, |name| OURS.contains(&name), members, edits);
+                if retry.is_some() { splice(raw, params, is_retry, &again, edits) } else { Ok(()) }
             }
             None => splice(raw, params, |name| name == "_meta" || is_retry(name), &with_meta(), edits),
         };
     }
 
-    /// The place of `_meta`, where there is exactly one and it is an object.
-    fn meta_at(&self, params: Range<usize>) -> Option<Range<usize>> {
-        let raw = &self.out.request.raw;
-        let object = Object::parse(&raw[params]).ok()?;
-        object.only("_meta").filter(|m| json::is_object(m)).map(|m| json::place(raw, m))
+    /// What the headers of its messages repeat. None where only the message itself can tell.
+    pub fn mirrored(&self) -> Option<Mirrored<'_>> {
+        let Outbound { request, edits, .. } = &self.out;
+        let place = |member: &str| Some(json::place(&request.raw, request.param(&[member]).ok()??));
+        if place("arguments").is_some_and(|arguments| !edits.inside(&arguments).is_empty()) {
+            return None;
+        }
+        let name = match mirror::name_member(&request.method) {
+            None => None,
+            Some(member) => Some(match edits.at(&place(member)?) {
+                Some(text) => Cow::Owned(serde_json::from_slice(text).ok()?),
+                None => json::string(request.param(&[member]).ok()??)?,
+            }),
+        };
+        Some(Mirrored { request, name })
     }
 }
 
@@ -215,6 +227,24 @@ mod tests {
         ] {
             assert_eq!(sent(text, None), want);
         }
+    }
+
+    #[test]
+    fn headers_repeat_the_name_that_is_sent_and_nothing_that_has_changed_unseen() {
+        let text = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"b__t","arguments":{"a":"x"}}}"#;
+        let name = |change: Option<(&str, &str)>| {
+            let Ok(Incoming::Request(request)) = Incoming::parse(Bytes::from_static(text.as_bytes())) else { panic!() };
+            let mut edits = Edits::new();
+            if let Some((from, to)) = change {
+                let at = text.find(from).unwrap();
+                edits.replace(at..at + from.len(), to.to_owned());
+            }
+            let ask = Ask::new(Outbound { edits, ..Outbound::own(request) });
+            ask.mirrored().map(|of| of.name.map(Cow::into_owned))
+        };
+        assert_eq!(name(None), Some(Some("b__t".into())));
+        assert_eq!(name(Some(("\"b__t\"", r#""\u0074""#))), Some(Some("t".into())));
+        assert_eq!(name(Some(("\"x\"", "1"))), None);
     }
 
     #[test]

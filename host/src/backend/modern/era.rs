@@ -132,9 +132,7 @@ pub fn read(inner: &Inner, answer: &Response) -> Result<ServerHello, Refused> {
     if !supported.iter().any(|v| v == Version::V2026_07_28.as_str()) {
         return Err(others(inner, &supported));
     }
-    let text = |value: Option<&serde_json::value::RawValue>| {
-        value.filter(|v| json::is_object(v)).map(|v| Bytes::copy_from_slice(v.get().as_bytes()))
-    };
+    let text = |value: Option<&json::RawValue>| value.filter(|v| json::is_object(v)).map(|v| Bytes::copy_from_slice(v.get().as_bytes()));
     let of_itself = object.only("_meta").and_then(Object::of);
     Ok(ServerHello {
         version: Version::V2026_07_28,

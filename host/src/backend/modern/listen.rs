@@ -341,7 +341,7 @@ async fn stream(inner: &Arc<Inner>, link: &Arc<Link>, id: u64, message: Wire, st
         let refused = |why: String, never| End::Refused { why: why.into(), never };
         // On a pipe there is one room for all that comes out of it.
         let room = inner.room.clone().filter(|_| matches!(link.wiring, Wiring::Http(_)));
-        let posting = Posting { id, message: message.into_bytes(), brought: &HeaderMap::new(), room };
+        let posting = Posting { id, message: message.into_bytes(), mirrored: None, brought: &HeaderMap::new(), room };
         let mut flight = match flight::send(inner, link, posting, false).await {
             Ok(flight) => flight,
             Err(Stopped::Failed(error)) => return refused(error.to_string(), false),

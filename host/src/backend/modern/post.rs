@@ -11,7 +11,7 @@ use crate::backend::http::link::{Head, HttpLink, answers};
 use crate::backend::http::messages::{Cursor, Messages};
 use crate::backend::http::sink::progress_token;
 use crate::backend::inner::Inner;
-use crate::protocol::mirror;
+use crate::protocol::mirror::{self, Mirrored};
 use crate::protocol::{Incoming, Response, Wire, codes, method};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -22,6 +22,8 @@ pub struct Posting<'a> {
     pub id: u64,
     /// The whole message.
     pub message: Bytes,
+    /// What its headers repeat. None: it is read for that.
+    pub mirrored: Option<Mirrored<'a>>,
     /// `Mcp-Param-*` of the client, as they came; what is written here for the body takes their place.
     pub brought: &'a HeaderMap,
     pub room: Option<Room>,
@@ -47,8 +49,12 @@ pub struct Exchange {
 
 /// Sends a request and waits for the head of the response.
 pub async fn open(inner: &Arc<Inner>, http: &HttpLink, posting: Posting<'_>) -> Result<Posted, BackendError> {
-    let Posting { id, message, brought, room } = posting;
-    let Ok(Incoming::Request(request)) = Incoming::parse(message.clone()) else {
+    let Posting { id, message, mirrored, brought, room } = posting;
+    let read = match mirrored.is_none().then(|| Incoming::parse(message.clone())) {
+        Some(Ok(Incoming::Request(request))) => Some(request),
+        _ => None,
+    };
+    let Some(mirrored) = mirrored.or_else(|| read.as_ref().map(Mirrored::of)) else {
         return Err(inner.unavailable("the request could not be written for it", None));
     };
     let mut head = http.headers().clone();
@@ -57,9 +63,9 @@ pub async fn open(inner: &Arc<Inner>, http: &HttpLink, posting: Posting<'_>) -> 
             head.append(name, value.clone());
         }
     }
-    let tool = (&*request.method == method::TOOLS_CALL).then(|| request.string_param(&["name"]).ok()?).flatten();
-    let params = tool.and_then(|name| inner.modern().tools.of(&name.value));
-    mirror::write(&request, params.as_deref(), &mut head);
+    let tool = mirrored.name.as_deref().filter(|_| mirrored.method() == method::TOOLS_CALL);
+    let params = tool.and_then(|name| inner.modern().tools.of(name));
+    mirror::write(&mirrored, params.as_deref(), &mut head);
     let response = http.post_with(inner, &head, &Wire::from(message)).await?;
     let status = response.status();
     let doubtful = matches!(status.as_u16(), 400 | 404 | 405 | 406 | 415 | 422);
@@ -68,7 +74,7 @@ pub async fn open(inner: &Arc<Inner>, http: &HttpLink, posting: Posting<'_>) -> 
             let messages = Messages::open(response, inner.backend.limits.message, room.clone()).await.map_err(|e| inner.unread(e))?;
             Posted::Open(Box::new(Exchange { id, messages, cursor: Cursor::default(), room }))
         }
-        Head::Answer(answer) if contradicts(status, &answer, &request.method) => Posted::Doubtful(Ok(answer)),
+        Head::Answer(answer) if contradicts(status, &answer, mirrored.method()) => Posted::Doubtful(Ok(answer)),
         Head::Answer(answer) => Posted::Answer(answer),
         Head::Refused(error) if doubtful => Posted::Doubtful(Err(error)),
         Head::Refused(error) => return Err(error),
@@ -78,7 +84,7 @@ pub async fn open(inner: &Arc<Inner>, http: &HttpLink, posting: Posting<'_>) -> 
 
 /// A request of the gateway's own, to its answer. What else comes for it has no call to belong to.
 pub async fn ask(inner: &Arc<Inner>, http: &HttpLink, id: u64, message: Wire) -> Result<Response, BackendError> {
-    let posting = Posting { id, message: message.into_bytes(), brought: &HeaderMap::new(), room: None };
+    let posting = Posting { id, message: message.into_bytes(), mirrored: None, brought: &HeaderMap::new(), room: None };
     match open(inner, http, posting).await? {
         Posted::Answer(answer) => Ok(answer),
         Posted::Doubtful(outcome) => outcome,

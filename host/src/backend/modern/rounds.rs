@@ -116,7 +116,7 @@ async fn leg(inner: &Arc<Inner>, link: &Link, id: u64, message: Bytes, ask: &Ask
 }
 
 async fn fly(inner: &Arc<Inner>, link: &Link, id: u64, message: Bytes, ask: &Ask, slot: &Slot) -> Result<Response, Stopped> {
-    let posting = Posting { id, message, brought: ask.brought(), room: ask.room().cloned() };
+    let posting = Posting { id, message, mirrored: ask.mirrored(), brought: ask.brought(), room: ask.room().cloned() };
     let mut flight = flight::send(inner, link, posting, !is_own_business(ask.method())).await?;
     if let Some(flag) = flight.flag() {
         slot.begin(id, flag);

@@ -1,27 +1,22 @@
 //! What a request of 2026-07-28 must say of itself before anybody looks at what it asks for: its metadata (basic/index, "_meta"), and
 //! headers that agree with its body (transports/streamable-http, "Server Validation").
 //!
-//! Owns the order of the checks and what each failure is answered with. How headers repeat a body is `protocol::mirror`'s. A pure function of
-//! headers and body: nothing of it was run when it refuses.
+//! Owns the order of the checks and what each failure is answered with. How headers repeat a body is `protocol::mirror`'s. Nothing of the
+//! request was run when it refuses.
 
-use crate::gateway::Level;
+use crate::gateway::{Level, OwnChambers, Said};
 use crate::protocol::brought::TooMany;
-use crate::protocol::json::{self, Object};
+use crate::protocol::json::{self, Object, RawValue};
 use crate::protocol::mirror::{self, Mismatch};
 use crate::protocol::{Request, RpcError, Version, codes, headers, meta};
 use crate::session::Declares;
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use serde_json::value::RawValue;
+use std::sync::Arc;
 
 /// What a request says of the client that sent it.
 #[derive(Clone, Debug)]
 pub struct Envelope {
-    /// JSON text of `clientCapabilities`, an object.
-    pub capabilities: Bytes,
-    /// JSON text of `clientInfo`, an object.
-    pub info: Bytes,
-    pub declares: Declares,
+    pub client: Arc<Said>,
     /// `logLevel`; without it the client wants no log messages.
     pub level: Option<Level>,
 }
@@ -38,38 +33,42 @@ const WORDS: usize = 64 * 1024;
 /// Capabilities that are objects wherever they are declared.
 const CAPABILITIES: [&str; 5] = ["elicitation", "experimental", "extensions", "roots", "sampling"];
 
-const UNKNOWN_CLIENT: &[u8] = br#"{"name":"unknown","version":"0"}"#;
+const UNKNOWN_CLIENT: &str = r#"{"name":"unknown","version":"0"}"#;
 
 /// Checks all that can be checked without knowing the tools, in this order: the revision in `_meta`, the same in the header, that it is
 /// served, the rest of `_meta`, `Mcp-Method` and `Mcp-Name`.
 ///
+/// `own`: what the connection has of its own, which remembers what the last request on it said of its client.
+///
 /// # Errors
 /// All with 400. -32602 for metadata that is missing or malformed, -32020 for a header that is missing, doubled, malformed or says
 /// something else than the body, -32022 with `{supported, requested}` for a revision that is not served in this form.
-pub fn envelope(headers: &HeaderMap, request: &Request) -> Result<Envelope, Fault> {
+pub fn envelope(headers: &HeaderMap, request: &Request, own: &OwnChambers) -> Result<Envelope, Fault> {
     let meta = Meta::of(request)?;
     check_version(headers, &meta)?;
     let capabilities = meta.object(meta::CLIENT_CAPABILITIES)?.ok_or_else(|| missing(meta::CLIENT_CAPABILITIES))?;
     let info = meta.object(meta::CLIENT_INFO)?;
-    check_words(capabilities, info)?;
+    let words = (capabilities.get(), info.map_or(UNKNOWN_CLIENT, RawValue::get));
+    let said = own.said(words);
+    if said.is_none() {
+        check_words(capabilities, info)?;
+    }
     let level = meta.level()?;
     mirror::check(request, None, headers)?;
+    let client = said.unwrap_or_else(|| own.says(words, declares(capabilities)));
+    Ok(Envelope { client, level })
+}
 
+fn declares(capabilities: &RawValue) -> Declares {
     let declared = Object::of(capabilities);
     let declared = |name: &str| declared.as_ref().and_then(|all| all.only(name)).filter(|value| json::is_object(value));
     let extensions = declared("extensions").and_then(Object::of);
-    Ok(Envelope {
-        declares: Declares {
-            sampling: declared("sampling").is_some(),
-            elicitation: declared("elicitation").is_some(),
-            roots: declared("roots").is_some(),
-            tasks: extensions.and_then(|all| all.only(meta::TASKS)).is_some_and(json::is_object),
-        },
-        // Kept by themselves: the rest of the message can go.
-        capabilities: Bytes::copy_from_slice(capabilities.get().as_bytes()),
-        info: info.map_or(Bytes::from_static(UNKNOWN_CLIENT), |info| Bytes::copy_from_slice(info.get().as_bytes())),
-        level,
-    })
+    Declares {
+        sampling: declared("sampling").is_some(),
+        elicitation: declared("elicitation").is_some(),
+        roots: declared("roots").is_some(),
+        tasks: extensions.and_then(|all| all.only(meta::TASKS)).is_some_and(json::is_object),
+    }
 }
 
 /// What a client says of itself is kept and passed on to servers: as long as its requests are apart, and in the form that these expect
@@ -92,18 +91,18 @@ fn check_words(capabilities: &RawValue, info: Option<&RawValue>) -> Result<(), F
     Ok(())
 }
 
-/// `params._meta` of a request.
-struct Meta<'a>(Object<'a>);
+/// `params._meta` of a request, which is an object.
+struct Meta<'a>(&'a Request);
 
 impl<'a> Meta<'a> {
     fn of(request: &'a Request) -> Result<Self, Fault> {
         let value = request.param(&["_meta"]).map_err(invalid)?;
         let value = value.ok_or_else(|| missing(meta::PROTOCOL_VERSION))?;
-        Object::of(value).map(Meta).ok_or_else(|| invalid("`params._meta` must be an object"))
+        if json::is_object(value) { Ok(Meta(request)) } else { Err(invalid("`params._meta` must be an object")) }
     }
 
     fn get(&self, key: &str) -> Result<Option<&'a RawValue>, Fault> {
-        self.0.get(key).map_err(|e| invalid(format!("`params._meta`: {e}")))
+        self.0.param(&["_meta", key]).map_err(invalid)
     }
 
     fn object(&self, key: &str) -> Result<Option<&'a RawValue>, Fault> {

@@ -17,7 +17,6 @@ use super::{Front, sse as stream};
 use crate::gateway::{Answering, Asking, Part, is_known};
 use crate::protocol::brought::Brought;
 use crate::protocol::{Request, RequestId, RpcError, Version, codes, sse};
-use crate::session::Client;
 use crate::telemetry::metrics::LevelGuard;
 use check::Fault;
 use http::StatusCode;
@@ -34,17 +33,15 @@ impl Front {
     pub(super) async fn modern(&self, verified: &Verified<'_>, accepts: Accepts, request: Request) -> Result<Response, Refused> {
         let id = request.id.clone();
         let fault = |fault: Fault| Refused::Fault { fault: Box::new(fault), id: id.clone() };
-        let envelope = check::envelope(verified.headers, &request).map_err(fault)?;
+        let envelope = check::envelope(verified.headers, &request, verified.own).map_err(fault)?;
         let brought = Brought::of(verified.headers).map_err(|why| fault(why.into()))?;
         if !is_known(&request.method) {
             let error =
                 RpcError::new(codes::METHOD_NOT_FOUND, format!("{} has no method of this name that is served here", Version::V2026_07_28));
             return Err(fault(Fault { status: StatusCode::NOT_FOUND, error }));
         }
-        let client =
-            Client { version: Version::V2026_07_28, capabilities: envelope.capabilities, info: envelope.info, declares: envelope.declares };
         let (host, principal) = (&verified.host, verified.principal.clone());
-        let asking = Asking { host, principal, own: verified.own, client, level: envelope.level, brought, request };
+        let asking = Asking { host, principal, own: verified.own, client: envelope.client, level: envelope.level, brought, request };
         let answering = self.gateway.ask_modern(asking).await;
         let answering = answering.map_err(|refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(id.clone()) })?;
         Ok(self.modern_answer(accepts, answering, &id).await)
@@ -85,6 +82,7 @@ impl Front {
                 }
             }
         }
+        answering.let_go();
         let carrier = Carrier { answering, first, over: false, _open: self.gateway.metrics().streams_open.enter() };
         respond::events(Body::events(futures_util::stream::unfold(carrier, Carrier::next)))
     }

@@ -3,9 +3,10 @@
 use super::*;
 use crate::front::accept::Accepts;
 use crate::front::{Response, batch, reply};
-use crate::gateway::Reply as Answer;
-use crate::protocol::Wire;
-use crate::session::streams::Rule;
+use crate::gateway::{Reply as Answer, Work};
+use crate::protocol::{Request, Wire};
+use crate::session::Session;
+use crate::session::streams::{Reader, Rule};
 use http_body_util::BodyExt;
 
 const BOTH: Accepts = Accepts { json: true, events: true };
@@ -15,6 +16,13 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":"l","method":"tools/list"}"#;
 
 fn wire(text: &str) -> Wire {
     Wire::from(text.to_owned())
+}
+
+/// The reply to a request whose work is done already.
+fn streamed(session: &Arc<Session>, reader: Reader) -> Answer {
+    let request = Arc::new(Request::own("x", "{}"));
+    let work = Work::new((session.tasks(), &session.streams), request, reader.stream(), async {});
+    Answer::Stream(reader, Arc::default(), work)
 }
 
 async fn text(response: Response) -> String {
@@ -43,7 +51,7 @@ async fn what_precedes_the_answer_makes_it_a_stream_that_can_be_resumed_from_its
     let id = reader.stream();
     session.streams.note(id, wire("{\"a\":1}"), Rule::Drop).await;
     session.streams.answer(id, wire("{\"b\":2}"), None, None);
-    let response = reply::to_response(&site.front, &session, BOTH, Answer::Stream(reader, Arc::default())).await;
+    let response = reply::to_response(&site.front, &session, BOTH, streamed(&session, reader)).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(
         text(response).await,
@@ -60,7 +68,7 @@ async fn an_answer_that_takes_its_time_begins_as_a_stream() {
     let session = site.session();
     let reader = session.streams.open();
     let id = reader.stream();
-    let response = reply::to_response(&site.front, &session, BOTH, Answer::Stream(reader, Arc::default())).await;
+    let response = reply::to_response(&site.front, &session, BOTH, streamed(&session, reader)).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(site.gateway.metrics().streams_open.get(), 1);
     session.streams.answer(id, wire("{}"), None, None);
@@ -78,7 +86,7 @@ async fn a_client_of_json_alone_gets_the_answer_and_the_server_is_not_left_waiti
     session.streams.note(id, wire(r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#), Rule::Drop).await;
     session.streams.note(id, wire(r#"{"jsonrpc":"2.0","id":99,"method":"roots/list"}"#), Rule::Drop).await;
     session.streams.answer(id, wire("{}"), None, None);
-    let response = reply::to_response(&site.front, &session, JSON, Answer::Stream(reader, Arc::default())).await;
+    let response = reply::to_response(&site.front, &session, JSON, streamed(&session, reader)).await;
     assert_eq!(response.headers()["content-type"], "application/json");
     assert_eq!(text(response).await, "{}");
     // The answer to the server's request reached the gateway, which knows no such request.
@@ -94,7 +102,7 @@ async fn a_call_that_ends_without_an_answer_ends_its_response() {
     for accepts in [BOTH, JSON] {
         let reader = session.streams.open();
         session.streams.finish(reader.stream());
-        let response = reply::to_response(&site.front, &session, accepts, Answer::Stream(reader, Arc::default())).await;
+        let response = reply::to_response(&site.front, &session, accepts, streamed(&session, reader)).await;
         assert!(response.status().is_success());
         assert_eq!(text(response).await, "");
     }

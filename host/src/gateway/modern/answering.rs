@@ -3,7 +3,7 @@
 //! A question of a server ends it: the request is answered with `input_required`, and the call waits among the `parked` for its retry.
 //! Dropped before its answer, it cancels the call (2026-07-28 patterns/cancellation, "Streamable HTTP").
 
-use super::super::Gateway;
+use super::super::{Gateway, Work};
 use super::codes as era;
 use super::parked::Question;
 use super::state::Inside;
@@ -40,9 +40,11 @@ pub struct Answering {
     gateway: Arc<Gateway>,
     session: Arc<Session>,
     /// The client's request: the retry, where the call waited for one.
-    request: Request,
+    request: Arc<Request>,
     reader: Option<Reader>,
     call: Option<CancelOnDrop>,
+    /// Where it is done here.
+    work: Option<Work>,
     /// An earlier request began the call, so what comes bears its id and token.
     renamed: bool,
     /// The answer is there already.
@@ -74,12 +76,19 @@ impl Drop for CancelOnDrop {
 }
 
 impl Answering {
-    pub(super) fn new(gateway: &Arc<Gateway>, session: &Arc<Session>, request: Request, reader: Reader, cancel: Arc<Cancel>) -> Self {
-        Answering { reader: Some(reader), call: Some(CancelOnDrop(cancel)), ..Self::empty(gateway, session, request) }
+    pub(super) fn new(
+        gateway: &Arc<Gateway>,
+        session: &Arc<Session>,
+        request: Arc<Request>,
+        reader: Reader,
+        cancel: Arc<Cancel>,
+        work: Work,
+    ) -> Self {
+        Answering { reader: Some(reader), call: Some(CancelOnDrop(cancel)), work: Some(work), ..Self::empty(gateway, session, request) }
     }
 
     /// One that is answered at once.
-    pub(super) fn now(gateway: &Arc<Gateway>, session: &Arc<Session>, request: Request, message: Wire) -> Self {
+    pub(super) fn now(gateway: &Arc<Gateway>, session: &Arc<Session>, request: Arc<Request>, message: Wire) -> Self {
         Answering { now: Some(message), ..Self::empty(gateway, session, request) }
     }
 
@@ -87,20 +96,21 @@ impl Answering {
     pub(super) fn listening(
         gateway: &Arc<Gateway>,
         session: &Arc<Session>,
-        request: Request,
+        request: Arc<Request>,
         reader: Reader,
         at_end: impl FnOnce() + Send + Sync + 'static,
     ) -> Self {
         Answering { reader: Some(reader), end: Some(Ended(Some(Box::new(at_end)))), ..Self::empty(gateway, session, request) }
     }
 
-    fn empty(gateway: &Arc<Gateway>, session: &Arc<Session>, request: Request) -> Self {
+    fn empty(gateway: &Arc<Gateway>, session: &Arc<Session>, request: Arc<Request>) -> Self {
         Answering {
             gateway: gateway.clone(),
             session: session.clone(),
             request,
             reader: None,
             call: None,
+            work: None,
             renamed: false,
             now: None,
             early: VecDeque::new(),
@@ -124,7 +134,7 @@ impl Answering {
     }
 
     /// From now on it answers `retry`. `open`: the questions that it leaves open.
-    pub(super) fn continues(&mut self, retry: Request, open: Vec<Question>) {
+    pub(super) fn continues(&mut self, retry: Arc<Request>, open: Vec<Question>) {
         self.request = retry;
         self.renamed = true;
         self.open = open;
@@ -136,8 +146,13 @@ impl Answering {
             return;
         }
         if let Some(reader) = &mut self.reader {
-            reader.peek().await;
+            beside(&mut self.work, reader.peek()).await;
         }
+    }
+
+    /// From now on its parts are taken as the client reads them, for which the call does not wait: it goes on by itself.
+    pub fn let_go(&mut self) {
+        self.work = None;
     }
 
     /// The next part; none where there is no answer, because the call was cancelled or the gateway ends. Not cancel-safe where
@@ -148,14 +163,14 @@ impl Answering {
         }
         if !self.open.is_empty() {
             let questions = std::mem::take(&mut self.open);
-            if let Some(part) = self.park(questions).await {
+            if let Some(part) = Box::pin(self.park(questions)).await {
                 return Some(part);
             }
         }
         loop {
             let frame = match self.early.pop_front() {
                 Some(frame) => frame,
-                None => self.reader.as_mut()?.next().await?,
+                None => beside(&mut self.work, self.reader.as_mut()?.next()).await?,
             };
             if frame.last {
                 self.call = None;
@@ -171,7 +186,7 @@ impl Answering {
             let mut questions: Vec<Question> = question(number, frame.message).into_iter().collect();
             let until = Instant::now() + BREATH;
             while let Some(reader) = &mut self.reader
-                && let Ok(Some(frame)) = tokio::time::timeout_at(until, reader.next()).await
+                && let Ok(Some(frame)) = tokio::time::timeout_at(until, beside(&mut self.work, reader.next())).await
             {
                 match frame.asks {
                     Some(number) => questions.extend(question(number, frame.message)),
@@ -181,7 +196,7 @@ impl Answering {
                     break;
                 }
             }
-            if let Some(part) = self.park(questions).await {
+            if let Some(part) = Box::pin(self.park(questions)).await {
                 return Some(part);
             }
         }
@@ -221,6 +236,7 @@ impl Answering {
         if questions.is_empty() {
             return None;
         }
+        self.let_go();
         let (key, state) = match self.seal() {
             Ok(sealed) => sealed,
             Err(why) => {
@@ -266,6 +282,14 @@ impl Answering {
         getrandom::fill(&mut key).map_err(|e| format!("the system's random generator failed: {e}"))?;
         let state = self.gateway.seal_state(&self.session, &self.request, Inside::Parked(&key)).map_err(|e| e.message)?;
         Ok((key, state))
+    }
+}
+
+/// Waits for `other`, and does the work that there is.
+async fn beside<T>(work: &mut Option<Work>, other: impl Future<Output = T>) -> T {
+    match work {
+        Some(work) => work.beside(other).await,
+        None => other.await,
     }
 }
 

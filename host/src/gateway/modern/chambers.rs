@@ -7,18 +7,30 @@
 
 use super::super::{Gateway, Refusal, VirtualHost};
 use crate::admission::Ledger;
-use crate::session::{Client, Principal, Session};
+use crate::protocol::Version;
+use crate::session::{Client, Declares, Principal, Session};
 use crate::telemetry::SessionTag;
 use crate::telemetry::metrics::SessionEvent;
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use dashmap::DashMap;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+/// What a client says of itself, whole and in short.
+#[derive(Debug)]
+pub struct Said {
+    client: Client,
+    words: Words,
+}
+
+/// Bytes up to which a connection remembers what its client says of itself: it is the same in each request of most.
+const REMEMBERED: usize = 4096;
+
 /// What a client says of itself, in short.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Words([u8; 16]);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -70,6 +82,8 @@ pub struct OwnChambers {
     /// By virtual host and words.
     slots: Mutex<HashMap<OwnKey, Arc<Slot>>>,
     ledgers: Mutex<HashMap<Arc<str>, Arc<Ledger>>>,
+    /// What its last request said, where that was good.
+    said: Mutex<Option<Arc<Said>>>,
     gateway: OnceLock<Weak<Gateway>>,
 }
 
@@ -86,6 +100,13 @@ impl Words {
     }
 }
 
+impl Said {
+    /// What a client says of itself: JSON text of its `clientCapabilities` and `clientInfo`.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+}
+
 impl Slot {
     fn live(&self) -> Option<Arc<Session>> {
         self.current.load_full().filter(|s| !s.ended().is_cancelled())
@@ -99,9 +120,9 @@ impl Gateway {
         host: &Arc<VirtualHost>,
         principal: Principal,
         own: &Arc<OwnChambers>,
-        client: Client,
+        client: Arc<Said>,
     ) -> Result<Arc<Session>, Refusal> {
-        let words = Words::of(&client);
+        let words = client.words;
         let anonymous = principal.is_anonymous();
         let key = (!anonymous).then(|| Key { principal: principal.clone(), virtual_host: host.path.clone(), words });
         let slot = match &key {
@@ -127,7 +148,7 @@ impl Gateway {
         }
         let _slot = Opening { gateway: self, key: key.as_ref(), slot: &slot };
         let ledger = if anonymous { own.ledger(self, host) } else { self.chambers.ledger(self, &principal, host) };
-        let unfinished = self.open_session(host, principal, client, Some(ledger)).await?;
+        let unfinished = Box::pin(self.open_session(host, principal, client.client.clone(), Some(ledger))).await?;
         let session = unfinished.session().clone();
         session.set_registered();
         self.start_probe(&session);
@@ -162,6 +183,25 @@ impl Chambers {
 }
 
 impl OwnChambers {
+    /// What the last request on the connection said of its client, where this one says the same, byte for byte: `clientCapabilities` and
+    /// `clientInfo`.
+    pub fn said(&self, (capabilities, info): (&str, &str)) -> Option<Arc<Said>> {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.as_ref().filter(|said| said.client.capabilities == capabilities && said.client.info == info).cloned()
+    }
+
+    /// The same for what was checked now. It is remembered, unless it is long.
+    pub fn says(&self, (capabilities, info): (&str, &str), declares: Declares) -> Arc<Said> {
+        // Kept by themselves: the rest of the message can go.
+        let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let client = Client { version: Version::V2026_07_28, capabilities: text(capabilities), info: text(info), declares };
+        let said = Arc::new(Said { words: Words::of(&client), client });
+        if capabilities.len() + info.len() <= REMEMBERED {
+            *self.said.lock().unwrap_or_else(PoisonError::into_inner) = Some(said.clone());
+        }
+        said
+    }
+
     fn slot(&self, gateway: &Arc<Gateway>, host: &VirtualHost, words: Words) -> Arc<Slot> {
         self.gateway.get_or_init(|| Arc::downgrade(gateway));
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);

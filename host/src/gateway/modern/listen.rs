@@ -39,7 +39,7 @@ impl Gateway {
             }
         };
         // From here on whatever ends it, a client that hangs up among others, takes back what was subscribed by then.
-        let listening = Answering::listening(self, session, request.clone(), reader, at_end);
+        let listening = Answering::listening(self, session, Arc::new(request.clone()), reader, at_end);
         for (backend, hello) in self.settle(session).await.iter().enumerate() {
             if let Some(hello) = hello {
                 // It was there before the stream was: no news.

@@ -31,8 +31,8 @@ use super::job::Job;
 use super::{Gateway, Refusal, Reply, VirtualHost};
 use crate::protocol::brought::Brought;
 use crate::protocol::{Request, RpcError, method};
-use crate::session::{Client, Principal};
-use chambers::OwnChambers;
+use crate::session::Principal;
+use chambers::{OwnChambers, Said};
 use std::sync::Arc;
 
 /// What a request of this era brings beside its message.
@@ -52,7 +52,7 @@ pub struct Asking<'a> {
     pub principal: Principal,
     /// The chambers of the connection that it came on.
     pub own: &'a Arc<OwnChambers>,
-    pub client: Client,
+    pub client: Arc<Said>,
     pub level: Option<Level>,
     pub brought: Brought,
     pub request: Request,
@@ -106,7 +106,7 @@ impl Gateway {
             state::Given::Nothing => None,
             state::Given::Echo(echo) => Some(echo),
             // It goes on where it waits, whatever connection the retry came on.
-            state::Given::Parked(key) => return self.unpark(key, asking).await,
+            state::Given::Parked(key) => return Box::pin(self.unpark(key, asking)).await,
         };
         let Asking { host, principal, own, client, level, brought, request } = asking;
         let session = self.chamber(host, principal, own, client).await?;
@@ -114,12 +114,13 @@ impl Gateway {
         let credit = self.admit(&session, &request).await?;
         if &*request.method == method::LISTEN {
             drop(credit);
-            return self.listen_modern(&session, request).await;
+            return Box::pin(self.listen_modern(&session, request)).await;
         }
+        let request = Arc::new(request);
         let origin = request.clone();
         match self.dispatch(&session, request, credit, Extras { level, echo, brought })? {
             Reply::Now(message) => Ok(Answering::now(self, &session, origin, message)),
-            Reply::Stream(reader, cancel) => Ok(Answering::new(self, &session, origin, reader, cancel)),
+            Reply::Stream(reader, cancel, work) => Ok(Answering::new(self, &session, origin, reader, cancel, work)),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::super::{Gateway, Refusal};
 use super::state;
 use super::{Answering, Asking};
 use crate::protocol::{Incoming, RequestId, RpcError, codes};
-use crate::session::{Client, Declares, Session};
+use crate::session::{Declares, Session};
 use crate::telemetry::metrics::LevelGuard;
 use bytes::Bytes;
 use http::StatusCode;
@@ -141,7 +141,8 @@ impl Gateway {
 
     /// Goes on with a call that waits, with the answers that `request`, its retry, brings.
     pub(super) async fn unpark(self: &Arc<Self>, key: [u8; 16], asking: Asking<'_>) -> Result<Answering, Refusal> {
-        let Asking { client: Client { declares: now, .. }, brought, request, .. } = asking;
+        let Asking { client, brought, request, .. } = asking;
+        let now = client.client().declares;
         let refuse = |error: RpcError| Refusal::new(StatusCode::OK, error);
         let responses = state::responses(&request).map_err(refuse)?;
         // Looked at before the call is taken: a retry that cannot be used leaves it where it is.
@@ -183,7 +184,7 @@ impl Gateway {
             session.carriers.waits(stream, false);
         }
         // Not admitted anew: it answers a server, and the call still holds the credit of its first attempt, which is that of the answer.
-        answering.continues(request, open);
+        answering.continues(Arc::new(request), open);
         Ok(answering)
     }
 }

@@ -6,7 +6,7 @@ use super::codes as era;
 use super::state::Inside;
 use crate::backend::State;
 use crate::catalog::keeping::{KIND, Keeping, is_of_the_era};
-use crate::protocol::json::{self, Object};
+use crate::protocol::json;
 use crate::protocol::members::splice_object;
 use crate::protocol::{Edits, Request, Response, RpcError, codes, method};
 use crate::session::Session;
@@ -21,8 +21,7 @@ impl Gateway {
         response: &Response,
         edits: &mut Edits,
     ) -> Result<Option<i64>, RpcError> {
-        let body = &response.raw[response.body_at.clone()];
-        let Ok(object) = Object::parse(body) else { return Ok(None) };
+        let Some(object) = response.object() else { return Ok(None) };
         let modern = session.upstreams().get(backend).is_some_and(|u| matches!(u.state(), State::Connected(h) if h.version.is_modern()));
         if !response.ok {
             let Some(code) = response.error_code() else { return Ok(None) };

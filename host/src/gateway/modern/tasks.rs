@@ -27,7 +27,7 @@ pub(super) fn check(asking: &Asking<'_>) -> Result<(), Refusal> {
         method::LISTEN => !matches!(request.param(&["notifications", "taskIds"]), Ok(None)),
         _ => false,
     };
-    if !about_tasks || asking.client.declares.tasks {
+    if !about_tasks || asking.client.client().declares.tasks {
         return Ok(());
     }
     let error = RpcError::new(codes::MISSING_CAPABILITY, format!("the request did not declare the capability `{}`", meta::TASKS))

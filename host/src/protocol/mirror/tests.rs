@@ -12,7 +12,7 @@ fn request(method: &str, params: &str) -> Request {
 
 fn params(properties: &str) -> Result<Params, String> {
     let schema = format!(r#"{{"type":"object","properties":{properties}}}"#);
-    Params::of_schema(&RawValue::from_string(schema).unwrap())
+    Params::of_schema(RawValue::read(&schema).unwrap())
 }
 
 fn head(lines: &[(&str, &str)]) -> HeaderMap {
@@ -50,7 +50,7 @@ fn headers_repeat_the_body_and_replace_what_was_there() {
     .unwrap();
     let mut lines = head(&[("mcp-name", "old"), ("mcp-param-f", "old"), ("mcp-param-other", "kept")]);
     let call = request("tools/call", r#"{"name":"tö","arguments":{"region":"eu","o":{"n":42.0,"f":null},"q":"s"}}"#);
-    write(&call, Some(&tool), &mut lines);
+    write(&Mirrored::of(&call), Some(&tool), &mut lines);
     assert_eq!(
         lines,
         head(&[
@@ -63,11 +63,11 @@ fn headers_repeat_the_body_and_replace_what_was_there() {
     );
     assert_eq!(check(&call, Some(&tool), &lines), Ok(()));
     let mut lines = head(&[("mcp-name", "old")]);
-    write(&request("tools/list", "{}"), None, &mut lines);
+    write(&Mirrored::of(&request("tools/list", "{}")), None, &mut lines);
     assert_eq!(lines, head(&[("mcp-method", "tools/list")]));
-    write(&request("resources/read", r#"{"uri":"file:///a"}"#), None, &mut lines);
+    write(&Mirrored::of(&request("resources/read", r#"{"uri":"file:///a"}"#)), None, &mut lines);
     assert_eq!(lines["mcp-name"], "file:///a");
-    write(&request("tasks/get", r#"{"taskId":"t"}"#), None, &mut lines);
+    write(&Mirrored::of(&request("tasks/get", r#"{"taskId":"t"}"#)), None, &mut lines);
     assert_eq!(lines["mcp-name"], "t");
 }
 
@@ -145,8 +145,8 @@ fn annotations_that_no_client_may_follow_are_refused() {
     ] {
         assert!(params(bad).is_err(), "{bad}");
     }
-    let root = RawValue::from_string(r#"{"type":"string","x-mcp-header":"A"}"#.to_owned()).unwrap();
-    assert!(Params::of_schema(&root).is_err());
+    let root = RawValue::read(r#"{"type":"string","x-mcp-header":"A"}"#).unwrap();
+    assert!(Params::of_schema(root).is_err());
     let deep = format!(r#"{{"a":{}"x-mcp-header"{}}}"#, "[".repeat(100), "]".repeat(100));
     assert!(params(&deep).is_err());
 }
@@ -156,7 +156,7 @@ fn the_headers_repeat_the_arguments_that_the_tool_marks() {
     let schema = r#"{"type":"object","properties":{
         "s":{"type":"string","x-mcp-header":"S"},"n":{"type":"integer","x-mcp-header":"Num"},"b":{"type":"boolean","x-mcp-header":"B"},
         "o":{"type":"object","properties":{"i":{"type":"string","x-mcp-header":"Inner"}}},"free":{"type":"string"}}}"#;
-    let tool = Params::of_schema(&RawValue::from_string(schema.into()).unwrap()).unwrap();
+    let tool = Params::of_schema(RawValue::read(schema).unwrap()).unwrap();
     let call = |lines: &[(&str, &str)], arguments: &str| {
         check_params(&request("tools/call", &format!(r#"{{"name":"t","arguments":{arguments}}}"#)), &tool, &head(lines))
     };

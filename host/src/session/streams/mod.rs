@@ -19,7 +19,9 @@ pub use notes::{Noted, Rule};
 use crate::admission::{Ledger, Permit};
 use crate::protocol::{RequestId, Wire};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use table::Table;
 use tokio::sync::Notify;
@@ -123,14 +125,10 @@ struct Stream {
     missed: u64,
     /// A message was dropped or merged for want of room, and none has found room since.
     crowded: bool,
-    wakes: Arc<Wakes>,
-}
-
-/// What those who wait for something to happen on a stream wait at.
-#[derive(Default)]
-struct Wakes {
-    reader: Notify,
-    writer: Notify,
+    /// The reader waits for a frame, or the end.
+    waits: Option<Waker>,
+    /// Where a writer has waited for room.
+    wake_writer: Option<Arc<Notify>>,
 }
 
 impl Stream {
@@ -145,15 +143,36 @@ impl Stream {
             finished: None,
             missed: 0,
             crowded: false,
-            wakes: Arc::default(),
+            waits: None,
+            wake_writer: None,
+        }
+    }
+
+    fn wake_reader(&mut self) {
+        if let Some(waker) = self.waits.take() {
+            waker.wake();
+        }
+    }
+
+    fn wake_writer(&self) {
+        if let Some(writers) = &self.wake_writer {
+            writers.notify_waiters();
+        }
+    }
+
+    /// The reader of `cx` is woken by the next frame, or the end.
+    fn wake_later(&mut self, cx: &Context<'_>) {
+        match &mut self.waits {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => self.waits = Some(cx.waker().clone()),
         }
     }
 
     /// Nothing follows what is queued.
     fn end(&mut self, now: Instant) {
         self.finished.get_or_insert(now);
-        self.wakes.reader.notify_waiters();
-        self.wakes.writer.notify_waiters();
+        self.wake_reader();
+        self.wake_writer();
     }
 
     fn unread(&self) -> impl Iterator<Item = &Frame> {
@@ -184,8 +203,8 @@ impl Streams {
         let id = inner.next;
         inner.next = inner.next.checked_add(1).unwrap_or(1);
         let stream = Stream { reader: Some(1), readers: 1, ..Stream::new() };
-        let wakes = inner.streams.insert(id, stream).wakes.clone();
-        Reader { streams: self.clone(), stream: id, generation: 1, wakes }
+        inner.streams.insert(id, stream);
+        Reader { streams: self.clone(), stream: id, generation: 1 }
     }
 
     /// Attaches a reader to the standalone stream; an earlier one ends ("the server MUST send each of its JSON-RPC messages on only
@@ -215,8 +234,8 @@ impl Streams {
         for frame in stream.frames.iter_mut().filter(|f| f.event.sequence >= cursor && f.permit.is_none()) {
             frame.permit = Some(self.ledger.owe(frame.message.len()));
         }
-        stream.wakes.reader.notify_waiters();
-        Some(Reader { streams: self.clone(), stream: id, generation: stream.readers, wakes: stream.wakes.clone() })
+        stream.wake_reader();
+        Some(Reader { streams: self.clone(), stream: id, generation: stream.readers })
     }
 
     /// Whether anyone reads the standalone stream now.
@@ -259,8 +278,8 @@ impl Streams {
         let limits = self.limits;
         let Some(stream) = inner.streams.get_mut(id).filter(|s| s.reader.is_some() && s.resumable) else { return };
         stream.reader = None;
-        stream.wakes.reader.notify_waiters();
-        stream.wakes.writer.notify_waiters();
+        stream.wake_reader();
+        stream.wake_writer();
         inner.keep_unread(id, &limits);
     }
 
@@ -288,6 +307,11 @@ impl Streams {
 }
 
 impl Inner {
+    /// The stream that `reader` reads, as long as it is its reader.
+    fn read_by(&mut self, reader: &Reader) -> Option<&mut Stream> {
+        self.streams.get_mut(reader.stream).filter(|s| s.reader == Some(reader.generation))
+    }
+
     /// A stream that takes more messages. One that nobody can ever read is removed.
     fn writable(&mut self, id: StreamId) -> Option<&mut Stream> {
         let stream = self.streams.get_mut(id).filter(|s| s.finished.is_none())?;
@@ -309,7 +333,7 @@ impl Inner {
         let permit = permit.filter(|_| attached);
         stream.frames.push_back(Frame { message, last, event, permit, asks, error, token });
         if attached {
-            stream.wakes.reader.notify_waiters();
+            stream.wake_reader();
         } else {
             self.keep(event, len, limits);
         }
@@ -400,7 +424,6 @@ pub struct Reader {
     streams: Arc<Streams>,
     stream: StreamId,
     generation: u64,
-    wakes: Arc<Wakes>,
 }
 
 impl Reader {
@@ -423,46 +446,31 @@ impl Reader {
 
     /// Waits for the next frame without taking it, and says whether it is the answer; none as for `next`. Cancel-safe.
     pub async fn peek(&mut self) -> Option<bool> {
-        self.once(Self::try_peek).await
+        poll_fn(|cx| self.poll_peek(cx)).await
+    }
+
+    fn poll_peek(&mut self, cx: &Context<'_>) -> Poll<Option<bool>> {
+        let mut inner = self.streams.lock();
+        let Some(stream) = inner.read_by(self) else { return Poll::Ready(None) };
+        if let Some(frame) = stream.frames.iter().find(|f| f.event.sequence >= stream.cursor) {
+            return Poll::Ready(Some(frame.last));
+        }
+        if stream.finished.is_some() {
+            return Poll::Ready(None);
+        }
+        stream.wake_later(cx);
+        Poll::Pending
     }
 
     /// The next frame; none at the end of the stream, or when another reader took over. Cancel-safe.
     pub async fn next(&mut self) -> Option<Frame> {
-        self.once(Self::try_next).await
+        poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// What `look` finds, now or when something has happened on the stream.
-    async fn once<T>(&mut self, look: impl Fn(&mut Self) -> Looked<T>) -> Option<T> {
-        loop {
-            if let Looked::Done(found) = look(self) {
-                return found;
-            }
-            let wakes = self.wakes.clone();
-            let mut woken = std::pin::pin!(wakes.reader.notified());
-            woken.as_mut().enable();
-            // And once more, now that nothing that happens is missed.
-            if let Looked::Done(found) = look(self) {
-                return found;
-            }
-            woken.await;
-        }
-    }
-
-    fn try_peek(&mut self) -> Looked<bool> {
-        let inner = self.streams.lock();
-        let Some(stream) = inner.streams.get(self.stream).filter(|s| s.reader == Some(self.generation)) else { return Looked::Done(None) };
-        match stream.frames.iter().find(|f| f.event.sequence >= stream.cursor) {
-            Some(frame) => Looked::Done(Some(frame.last)),
-            None if stream.finished.is_some() => Looked::Done(None),
-            None => Looked::Nothing,
-        }
-    }
-
-    fn try_next(&mut self) -> Looked<Frame> {
+    fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Frame>> {
         let mut inner = self.streams.lock();
         loop {
-            let stream = inner.streams.get_mut(self.stream).filter(|s| s.reader == Some(self.generation));
-            let Some(stream) = stream else { return Looked::Done(None) };
+            let Some(stream) = inner.read_by(self) else { return Poll::Ready(None) };
             let cursor = stream.cursor;
             let next = stream.frames.iter().position(|f| f.event.sequence >= cursor);
             if next.is_none() && stream.missed > 0 && stream.finished.is_none() {
@@ -470,42 +478,32 @@ impl Reader {
                 let notice = notes::notice(stream.missed);
                 if let Some(permit) = self.streams.ledger.try_owe(notice.len()) {
                     stream.missed = 0;
-                    let queued = Queued { message: notice, permit: Some(permit), ..Queued::default() };
-                    inner.append(self.stream, queued, &self.streams.limits);
+                    inner.append(self.stream, Queued { message: notice, permit: Some(permit), ..Queued::default() }, &self.streams.limits);
                     continue;
                 }
             }
             let Some((at, frame)) = next.and_then(|at| Some((at, stream.frames.get_mut(at)?))) else {
-                return if stream.finished.is_some() { Looked::Done(None) } else { Looked::Nothing };
+                if stream.finished.is_some() {
+                    return Poll::Ready(None);
+                }
+                stream.wake_later(cx);
+                return Poll::Pending;
             };
-            stream.cursor = frame.event.sequence + 1;
-            stream.wakes.writer.notify_waiters();
+            let (event, permit) = (frame.event, frame.permit.take());
+            stream.cursor = event.sequence + 1;
+            stream.wake_writer();
             if !stream.resumable {
-                return Looked::Done(stream.frames.remove(at));
+                return Poll::Ready(stream.frames.remove(at).map(|frame| Frame { permit, token: None, ..frame }));
             }
-            let taken = Frame {
-                message: frame.message.clone(),
-                last: frame.last,
-                event: frame.event,
-                permit: frame.permit.take(),
-                asks: frame.asks,
-                error: frame.error,
-                token: None,
-            };
-            if !inner.kept.contains(&taken.event) {
-                inner.keep(taken.event, taken.message.len(), &self.streams.limits);
+            let frame = &stream.frames[at];
+            let message = frame.message.clone();
+            let taken = Frame { message, last: frame.last, event, permit, asks: frame.asks, error: frame.error, token: None };
+            if !inner.kept.contains(&event) {
+                inner.keep(event, taken.message.len(), &self.streams.limits);
             }
-            return Looked::Done(Some(taken));
+            return Poll::Ready(Some(taken));
         }
     }
-}
-
-/// What a reader finds.
-enum Looked<T> {
-    /// Nothing yet.
-    Nothing,
-    /// Something, or that there will be nothing more.
-    Done(Option<T>),
 }
 
 impl Drop for Reader {
@@ -518,7 +516,8 @@ impl Drop for Reader {
             return;
         }
         stream.reader = None;
-        stream.wakes.writer.notify_waiters();
+        stream.waits = None;
+        stream.wake_writer();
         let everything_read = stream.cursor >= stream.next_sequence && stream.finished.is_some();
         if !stream.resumable || (everything_read && closed) {
             inner.remove(self.stream);

@@ -4,10 +4,11 @@
 //! for `patience`, for a tenth of it where the message before found no room either, and hardly at all where one that waits can be replaced.
 //! Then each kind has its rule, so that what is queued stays bounded whatever a backend sends.
 
-use super::{Queued, StreamId, Streams, WINDOW_BYTES, Wakes};
+use super::{Queued, StreamId, Streams, WINDOW_BYTES};
 use crate::protocol::{RequestId, Wire, codes, method};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::Notify;
 
 /// How long progress waits for room: its loss is none, and its call should not take for ever. Enough that a flood does not take a processor.
 const PACE: Duration = Duration::from_millis(1);
@@ -61,11 +62,11 @@ impl Streams {
             // Registered before the state is looked at, so that no wake-up is lost.
             let mut credit = std::pin::pin!(self.ledger.changed().notified());
             credit.as_mut().enable();
-            let wakes = match self.try_note(id, &message, &rule, Instant::now() >= until) {
+            let wake = match self.try_note(id, &message, &rule, Instant::now() >= until) {
                 Ok(noted) => return noted,
-                Err(wakes) => wakes,
+                Err(wake) => wake,
             };
-            let mut room = std::pin::pin!(wakes.writer.notified());
+            let mut room = std::pin::pin!(wake.notified());
             room.as_mut().enable();
             // And once more, now that both are registered.
             if let Ok(noted) = self.try_note(id, &message, &rule, false) {
@@ -79,7 +80,7 @@ impl Streams {
     }
 
     /// Queues it if there is room, or by the rule when it is too `late` to wait for any; otherwise says what wakes a writer.
-    fn try_note(&self, id: StreamId, message: &Wire, rule: &Rule, late: bool) -> Result<Noted, Arc<Wakes>> {
+    fn try_note(&self, id: StreamId, message: &Wire, rule: &Rule, late: bool) -> Result<Noted, Arc<Notify>> {
         let mut inner = self.lock();
         let Some(stream) = inner.writable(id) else { return Ok(Noted::Gone) };
         if matches!(rule, Rule::Merge) && stream.unread().any(|f| f.message == *message) {
@@ -111,7 +112,7 @@ impl Streams {
         match rule {
             Rule::Ask(_) => return Ok(Noted::Dropped),
             Rule::Keep => {}
-            _ if !late => return Err(stream.wakes.clone()),
+            _ if !late => return Err(stream.wake_writer.get_or_insert_default().clone()),
             Rule::Drop => {
                 stream.missed += 1;
                 self.ledger.count_dropped();

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::protocol::Incoming;
+use crate::session::Client;
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
 const V: &str = "2026-07-28";
@@ -24,7 +26,7 @@ fn head(lines: &[(&str, &str)]) -> HeaderMap {
 fn with_meta(version: Option<&str>, meta: &str) -> Result<Envelope, Fault> {
     let mut lines = vec![("mcp-method", "tools/list")];
     lines.extend(version.map(|version| ("MCP-Protocol-Version", version)));
-    envelope(&head(&lines), &request("tools/list", &format!(r#"{{"_meta":{meta}}}"#)))
+    envelope(&head(&lines), &request("tools/list", &format!(r#"{{"_meta":{meta}}}"#)), &OwnChambers::default())
 }
 
 fn meta(more: &str) -> String {
@@ -36,7 +38,13 @@ fn with_headers(lines: &[(&str, &str)], method: &str, params: &str) -> Result<En
     let mut all = head(lines);
     all.insert("mcp-protocol-version", HeaderValue::from_static(V));
     let comma = if params.is_empty() { "" } else { "," };
-    envelope(&all, &request(method, &format!(r#"{{{params}{comma}"_meta":{}}}"#, meta(""))))
+    envelope(&all, &request(method, &format!(r#"{{{params}{comma}"_meta":{}}}"#, meta(""))), &OwnChambers::default())
+}
+
+impl Envelope {
+    fn client(&self) -> &Client {
+        self.client.client()
+    }
 }
 
 #[track_caller]
@@ -47,11 +55,35 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T, Fault>, code: i64) -> RpcError
 }
 
 #[test]
+fn a_connection_remembers_what_was_said_last_and_nothing_that_is_only_like_it() {
+    let own = OwnChambers::default();
+    let said = |capabilities: &str| {
+        let meta =
+            format!(r#"{{"io.modelcontextprotocol/protocolVersion":"{V}","io.modelcontextprotocol/clientCapabilities":{capabilities}}}"#);
+        let lines = head(&[("mcp-method", "tools/list"), ("mcp-protocol-version", V)]);
+        envelope(&lines, &request("tools/list", &format!(r#"{{"_meta":{meta}}}"#)), &own)
+    };
+    let first = said(r#"{"roots":{}}"#).unwrap().client;
+    assert!(Arc::ptr_eq(&first, &said(r#"{"roots":{}}"#).unwrap().client));
+    let other = said(r#"{"roots": {}}"#).unwrap().client;
+    assert!(!Arc::ptr_eq(&first, &other) && other.client().declares.roots);
+    assert!(!said("{}").unwrap().client().declares.roots);
+    refused(said(r#"{"roots":1}"#), codes::INVALID_PARAMS);
+    refused(said(r#"{"roots":1}"#), codes::INVALID_PARAMS);
+    let long = format!(r#"{{"experimental":{{"x":"{}"}}}}"#, "x".repeat(8000));
+    assert!(!Arc::ptr_eq(&said(&long).unwrap().client, &said(&long).unwrap().client));
+}
+
+#[test]
 fn a_request_says_who_asks() {
     let plain = with_meta(Some(V), &meta("")).unwrap();
-    assert_eq!((&plain.capabilities[..], &plain.info[..]), (&b"{}"[..], UNKNOWN_CLIENT));
+    assert_eq!((&plain.client().capabilities[..], &plain.client().info[..]), (&b"{}"[..], UNKNOWN_CLIENT.as_bytes()));
     assert!(
-        plain.level.is_none() && !plain.declares.tasks && !plain.declares.sampling && !plain.declares.elicitation && !plain.declares.roots
+        plain.level.is_none()
+            && !plain.client().declares.tasks
+            && !plain.client().declares.sampling
+            && !plain.client().declares.elicitation
+            && !plain.client().declares.roots
     );
     let full = with_meta(
         Some(V),
@@ -60,14 +92,19 @@ fn a_request_says_who_asks() {
             "io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#,
     )
     .unwrap();
-    assert_eq!(full.info, r#"{ "name":"c" }"#);
-    assert_eq!(full.level.map(|level| level.raw), Some(Bytes::from_static(b"\"warning\"")));
-    assert!(full.capabilities.starts_with(br#"{"elicitation":{"url":{}},"roots": {},"#));
-    assert!(full.declares.tasks && full.declares.elicitation && full.declares.roots && !full.declares.sampling);
+    assert_eq!(full.client().info, r#"{ "name":"c" }"#);
+    assert_eq!(full.level.as_ref().map(|level| level.raw.clone()), Some(Bytes::from_static(b"\"warning\"")));
+    assert!(full.client().capabilities.starts_with(br#"{"elicitation":{"url":{}},"roots": {},"#));
+    assert!(
+        full.client().declares.tasks
+            && full.client().declares.elicitation
+            && full.client().declares.roots
+            && !full.client().declares.sampling
+    );
     for capabilities in [r#"{"extensions":{}}"#, r#"{"extensions":{"io.modelcontextprotocol/tasks":null}}"#, r#"{"tasks":{}}"#] {
         let text =
             format!(r#"{{"io.modelcontextprotocol/protocolVersion":"{V}","io.modelcontextprotocol/clientCapabilities":{capabilities}}}"#);
-        assert!(!with_meta(Some(V), &text).unwrap().declares.tasks, "{capabilities}");
+        assert!(!with_meta(Some(V), &text).unwrap().client().declares.tasks, "{capabilities}");
     }
 }
 
@@ -96,11 +133,11 @@ fn metadata_that_is_missing_or_malformed_is_32602() {
         refused(with_meta(Some(V), &bad), codes::INVALID_PARAMS);
     }
     let head = head(&[("mcp-protocol-version", V), ("mcp-method", "tools/list")]);
-    refused(envelope(&head, &request("tools/list", "{}")), codes::INVALID_PARAMS);
+    refused(envelope(&head, &request("tools/list", "{}"), &OwnChambers::default()), codes::INVALID_PARAMS);
     let Ok(Incoming::Request(bare)) = Incoming::parse(Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#)) else {
         panic!()
     };
-    refused(envelope(&head, &bare), codes::INVALID_PARAMS);
+    refused(envelope(&head, &bare, &OwnChambers::default()), codes::INVALID_PARAMS);
 }
 
 #[test]
@@ -119,7 +156,10 @@ fn the_header_names_the_revision_of_the_body() {
         refused(with_meta(Some(other), &meta("")), codes::HEADER_MISMATCH);
     }
     let twice = head(&[("mcp-protocol-version", V), ("mcp-protocol-version", V), ("mcp-method", "tools/list")]);
-    refused(envelope(&twice, &request("tools/list", &format!(r#"{{"_meta":{}}}"#, meta("")))), codes::HEADER_MISMATCH);
+    refused(
+        envelope(&twice, &request("tools/list", &format!(r#"{{"_meta":{}}}"#, meta(""))), &OwnChambers::default()),
+        codes::HEADER_MISMATCH,
+    );
     // It is wrong before it is unknown.
     refused(with_meta(Some(V), &meta("").replace(V, "v999.0.0")), codes::HEADER_MISMATCH);
 }
