@@ -1,18 +1,19 @@
-//! Bodies: reading a request's within its limit and deadline, and the three forms that a response's can have.
+//! Bodies: reading a request's within its limit and deadline, and the forms that a response's can have.
 //!
-//! A response body is nothing, a whole message of known length, or a stream of events. Neither copies what is large: the parts of a
-//! message go to the socket as they are, only small ones are put together.
+//! A response body is nothing, a whole message of known length, an answer that is still being read (`flow`), or a stream of events. None
+//! copies what is large: the parts of a message go to the socket as they are, only small ones are put together.
 
+use super::flow::Flowing;
 use super::refused::Refused;
 use crate::admission::{AHEAD, Meter, Permit};
 use crate::protocol::Wire;
+use crate::session::streams::{Cut, Reader, Rest};
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use http::{HeaderMap, header};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -106,6 +107,8 @@ enum Form {
     Empty,
     /// A message whose length is known.
     Whole(Parts),
+    /// An answer that is still being read.
+    Flow(Box<Flowing>),
     /// Events, as they come.
     Events(Events),
 }
@@ -142,6 +145,11 @@ impl Body {
         Body { form: Form::Whole(Parts::new(wire, permit)), meter: None }
     }
 
+    /// An answer that is still being read, and the credit for its frame. `reader`: of its stream.
+    pub fn flow(rest: Rest, permit: Option<Permit>, reader: Reader) -> Self {
+        Body { form: Form::Flow(Box::new(Flowing::new(rest, permit, reader))), meter: None }
+    }
+
     pub fn events(stream: impl Stream<Item = Event> + Send + 'static) -> Self {
         Body { form: Form::Events(Events { stream: Box::pin(stream), parts: Parts::default() }), meter: None }
     }
@@ -160,9 +168,9 @@ impl From<Wire> for Event {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Cut;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         let body = self.get_mut();
         if let Some(meter) = &body.meter {
             ready!(meter.poll_room(cx));
@@ -170,11 +178,15 @@ impl http_body::Body for Body {
         let next = match &mut body.form {
             Form::Empty => None,
             Form::Whole(parts) => parts.next(),
+            Form::Flow(flow) => ready!(flow.poll_next(cx)).transpose()?,
             Form::Events(events) => ready!(events.poll_next(cx)),
         };
         let Some((part, permit)) = next else { return Poll::Ready(None) };
         if let Some(meter) = &body.meter {
             meter.give(part.len(), permit);
+        }
+        if part.is_empty() {
+            return Poll::Ready(None);
         }
         Poll::Ready(Some(Ok(Frame::data(part))))
     }
@@ -183,6 +195,7 @@ impl http_body::Body for Body {
         match &self.form {
             Form::Empty => true,
             Form::Whole(parts) => parts.left == 0,
+            Form::Flow(flow) => flow.left == Some(0),
             Form::Events(_) => false,
         }
     }
@@ -191,6 +204,7 @@ impl http_body::Body for Body {
         match &self.form {
             Form::Empty => SizeHint::with_exact(0),
             Form::Whole(parts) => SizeHint::with_exact(parts.left),
+            Form::Flow(flow) => flow.left.map_or_else(SizeHint::default, SizeHint::with_exact),
             Form::Events(_) => SizeHint::default(),
         }
     }
@@ -202,7 +216,7 @@ impl Parts {
     /// Parts below this size are copied together: one write, and one chunk of chunked encoding, for all of them.
     const SMALL: usize = 4096;
 
-    fn new(wire: Wire, permit: Option<Permit>) -> Self {
+    pub(super) fn new(wire: Wire, permit: Option<Permit>) -> Self {
         let left = wire.len() as u64;
         let mut queue = VecDeque::new();
         let mut small = BytesMut::new();
@@ -224,7 +238,7 @@ impl Parts {
 
     /// The next piece, not larger than what a connection is given at once, and its share of the credit; the last one takes the frame
     /// along.
-    fn next(&mut self) -> Option<(Bytes, Option<Permit>)> {
+    pub(super) fn next(&mut self) -> Option<(Bytes, Option<Permit>)> {
         let front = self.queue.front_mut()?;
         let part = if front.len() > AHEAD { Some(front.split_to(AHEAD)) } else { self.queue.pop_front() }?;
         self.left = self.left.saturating_sub(part.len() as u64);
@@ -255,6 +269,7 @@ mod tests {
     use futures_util::{FutureExt, StreamExt, stream};
     use http_body::Body as _;
     use http_body_util::{Full, StreamBody};
+    use std::convert::Infallible;
 
     fn chunks(chunks: &'static [&'static [u8]]) -> impl http_body::Body<Data = Bytes, Error = Infallible> + Send {
         StreamBody::new(stream::iter(chunks).map(|c| Ok(Frame::data(Bytes::from_static(c)))))

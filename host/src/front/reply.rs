@@ -25,21 +25,27 @@ pub fn whole(accepts: Accepts, message: Wire) -> Response {
     if accepts.json { respond::json(StatusCode::OK, message) } else { sse::single(&message) }
 }
 
-pub async fn to_response(front: &Front, session: &Arc<Session>, accepts: Accepts, reply: Reply) -> Response {
+/// `flows`: a large answer may be given on before it was read whole, as JSON; it is cut where it breaks off, and the client sees that.
+pub async fn to_response(front: &Front, session: &Arc<Session>, accepts: Accepts, flows: bool, reply: Reply) -> Response {
     let mut reader = match reply {
         Reply::Now(message) => return whole(accepts, message),
         Reply::Stream(reader, _) => reader,
     };
+    if flows && accepts.json {
+        reader.take_flow();
+    }
     if !accepts.events {
         return only_json(front, session, reader).await;
     }
     match timeout(PATIENCE, reader.peek()).await {
         Ok(Some(true)) if accepts.json => match reader.next().await {
-            Some(frame) => respond::owed(StatusCode::OK, frame.message, frame.permit),
+            Some(frame) => respond::answer(frame, reader),
             None => sse::nothing(),
         },
         // Cancelled by the client: there is no answer, and nothing to come back for.
         Ok(None) => sse::nothing(),
+        // It has begun, and cannot be an event any more.
+        _ if reader.is_promised() => only_json(front, session, reader).await,
         _ => sse::stream(&front.gateway, session, reader),
     }
 }
@@ -48,7 +54,7 @@ pub async fn to_response(front: &Front, session: &Arc<Session>, accepts: Accepts
 async fn only_json(front: &Front, session: &Arc<Session>, mut reader: Reader) -> Response {
     while let Some(frame) = reader.next().await {
         if frame.last {
-            return respond::owed(StatusCode::OK, frame.message, frame.permit);
+            return respond::answer(frame, reader);
         }
         front.cannot_tell(session, frame);
     }

@@ -17,6 +17,7 @@ pub mod method;
 pub mod mirror;
 pub mod number;
 pub mod salvage;
+pub mod scan;
 pub mod seal;
 pub mod sse;
 pub mod version;

@@ -11,7 +11,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use hyper::body::Incoming as Body;
+pub use hyper::body::Incoming as Body;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
@@ -82,6 +82,18 @@ enum Form {
     Done,
 }
 
+/// A JSON body of which `first` was read.
+#[derive(Debug)]
+pub struct Json {
+    pub body: Body,
+    pub first: Bytes,
+    /// The length that its head gave.
+    pub announced: Option<usize>,
+    pub limit: usize,
+    pub room: Option<Room>,
+    pub reading: Option<Reading>,
+}
+
 #[derive(Debug)]
 pub struct Messages {
     body: Body,
@@ -91,7 +103,7 @@ pub struct Messages {
     /// The rest of a batch (2025-03-26).
     waiting: VecDeque<Bytes>,
     limit: usize,
-    expected: usize,
+    announced: Option<usize>,
     room: Option<Room>,
     /// What the message that is being read holds of the room.
     reading: Option<Reading>,
@@ -123,8 +135,17 @@ impl Messages {
             let declared = declared.filter(|d| d.len() < 80).unwrap_or_else(|| "none".into());
             return Err(ReadError::Bad(format!("its answer is neither JSON nor an event stream (content type: {declared})")));
         };
-        let expected = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok()).unwrap_or(0);
-        Ok(Messages { body, form, first: first.freeze(), waiting: VecDeque::new(), limit, expected, room, reading: None })
+        let announced = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+        Ok(Messages { body, form, first: first.freeze(), waiting: VecDeque::new(), limit, announced, room, reading: None })
+    }
+
+    /// The body itself, where it is JSON and `next` was not called yet.
+    pub fn into_json(self) -> Result<Json, Messages> {
+        if !matches!(self.form, Form::Json) {
+            return Err(self);
+        }
+        let Messages { body, first, announced, limit, room, reading, .. } = self;
+        Ok(Json { body, first, announced, limit, room, reading })
     }
 
     pub fn is_stream(&self) -> bool {
@@ -142,7 +163,8 @@ impl Messages {
                 Form::Json => {
                     self.form = Form::Done;
                     let first = std::mem::take(&mut self.first);
-                    let whole = collect_with(&mut self.body, first, self.expected, self.limit, &self.room, &mut self.reading).await?;
+                    let expected = self.announced.unwrap_or(0);
+                    let whole = collect_with(&mut self.body, first, expected, self.limit, &self.room, &mut self.reading).await?;
                     self.keep();
                     whole
                 }
@@ -201,6 +223,32 @@ impl Messages {
     /// Lets go of a body whose answer has come.
     pub async fn finish(self) {
         drain(self.body).await;
+    }
+}
+
+impl From<Json> for Messages {
+    fn from(json: Json) -> Self {
+        let Json { body, first, announced, limit, room, reading } = json;
+        Messages { body, form: Form::Json, first, waiting: VecDeque::new(), limit, announced, room, reading }
+    }
+}
+
+impl Json {
+    /// Reads one more chunk; none at the end.
+    pub async fn more(&mut self) -> Result<Option<Bytes>, ReadError> {
+        match self.body.frame().await {
+            Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
+            Some(Err(error)) => Err(ReadError::Cut(client::root(&error))),
+            None => Ok(None),
+        }
+    }
+
+    /// Puts what was read behind `first`.
+    pub fn joined(mut self, more: &[u8]) -> Self {
+        if !more.is_empty() {
+            self.first = [&self.first[..], more].concat().into();
+        }
+        self
     }
 }
 

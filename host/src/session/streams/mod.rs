@@ -12,8 +12,10 @@
 //! bounded for the session as a whole, in events, bytes and time; the oldest goes first.
 
 mod notes;
+mod rest;
 
 pub use notes::{Noted, Rule};
+pub use rest::{Cut, Cutter, Rest};
 
 use crate::admission::{Ledger, Permit};
 use crate::protocol::{RequestId, Wire};
@@ -47,6 +49,8 @@ pub struct Frame {
     pub asks: Option<u64>,
     /// The code of the error that the answer is.
     pub error: Option<i64>,
+    /// In place of a message: an answer that is still being read. Only for a reader that takes one.
+    pub rest: Option<Rest>,
     /// The progress token that it reports on.
     token: Option<RequestId>,
 }
@@ -80,6 +84,7 @@ struct Queued {
     error: Option<i64>,
     token: Option<RequestId>,
     permit: Option<Permit>,
+    rest: Option<Rest>,
 }
 
 /// How much a session keeps for replay.
@@ -122,6 +127,7 @@ struct Stream {
     missed: u64,
     /// A message was dropped or merged for want of room, and none has found room since.
     crowded: bool,
+    flowing: rest::Flowing,
     wake_reader: Arc<Notify>,
     wake_writer: Arc<Notify>,
 }
@@ -138,6 +144,7 @@ impl Stream {
             finished: None,
             missed: 0,
             crowded: false,
+            flowing: rest::Flowing::Never,
             wake_reader: Arc::default(),
             wake_writer: Arc::default(),
         }
@@ -311,14 +318,14 @@ impl Inner {
 
     fn append(&mut self, id: StreamId, queued: Queued, limits: &ReplayLimits) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        let Queued { message, last, asks, error, token, permit } = queued;
+        let Queued { message, last, asks, error, token, permit, rest } = queued;
         let event = EventId { stream: id, sequence: stream.next_sequence };
         stream.next_sequence += 1;
         let len = message.len();
         let attached = stream.reader.is_some();
         // Dropped where nobody reads: what is kept has bounds of its own.
         let permit = permit.filter(|_| attached);
-        stream.frames.push_back(Frame { message, last, event, permit, asks, error, token });
+        stream.frames.push_back(Frame { message, last, event, permit, asks, error, token, rest });
         if attached {
             stream.wake_reader.notify_waiters();
         } else {
@@ -480,6 +487,7 @@ impl Reader {
                         permit: frame.permit.take(),
                         asks: frame.asks,
                         error: frame.error,
+                        rest: frame.rest.take(),
                         token: None,
                     };
                     stream.cursor = taken.event.sequence + 1;

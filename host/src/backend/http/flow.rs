@@ -1,0 +1,166 @@
+//! A large answer that is given on while it is read: no faster than its reader asks, and never more of it than a chunk.
+//!
+//! Begins where the head of a JSON body says that it is the result of the request, and its length that it is large. Until then nothing is
+//! decided, and the body can still be read whole. From then on what is wrong with it cuts it: it was not what it seemed, and who has the
+//! head has to see that the rest does not come.
+
+use super::client;
+use super::messages::{Body, Json, Messages, ReadError};
+use crate::admission::{Reading, Room};
+use crate::backend::error::BackendError;
+use crate::backend::inner::Inner;
+use crate::protocol::scan::{Piece, Places, Scanner};
+use bytes::BytesMut;
+use http_body_util::BodyExt;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Answers up to this size are read whole: their memory is little, and what is wrong with them can be told as an error.
+const LARGE: usize = 64 * 1024;
+/// Room that an answer needs to begin: about what is held of it, the chunk at hand and what its client's connection has been given.
+const HELD: usize = 128 * 1024;
+
+/// Who takes an answer while it is still being read.
+pub trait Taker: Send + Sync + Debug {
+    /// Whether it would now.
+    fn would(&self) -> bool;
+    /// Whether it does: then it waits for this answer and nothing else.
+    fn takes(&self) -> bool;
+}
+
+/// That the answer to a request may be given on while it is read.
+#[derive(Clone, Debug)]
+pub struct Flows {
+    pub taker: Arc<dyn Taker>,
+    /// Where in it there may be URIs that need another name.
+    pub places: Places,
+}
+
+/// The rest of an answer, and what was read of it. Dropping it closes the connection to the backend, unless the end was reached.
+#[derive(Debug)]
+pub struct Flow {
+    inner: Arc<Inner>,
+    body: Body,
+    scanner: Scanner,
+    places: Places,
+    /// As it was announced.
+    length: Option<usize>,
+    read: usize,
+    /// Bytes that it may have.
+    limit: usize,
+    /// How long the backend may be silent.
+    patience: Duration,
+    room: Option<Room>,
+    /// What is held of the room: for the beginning, and for what waits in the scanner.
+    reading: Option<Reading>,
+    over: bool,
+}
+
+/// How an answer begins.
+pub enum Begun {
+    Flow(Box<Flow>),
+    /// It is read whole.
+    Whole(Messages),
+}
+
+impl Flow {
+    /// Reads as far as it takes to know whether the answer to the request `id` is large, and looks right; then waits for room.
+    ///
+    /// # Errors
+    /// When the body breaks off.
+    pub async fn begin(inner: &Arc<Inner>, messages: Messages, id: u64, flows: &Flows) -> Result<Begun, ReadError> {
+        let mut json = match messages.into_json() {
+            Ok(json) => json,
+            Err(messages) => return Ok(Begun::Whole(messages)),
+        };
+        let large = json.announced.is_none_or(|length| length > LARGE && length <= json.limit);
+        if !large || !flows.taker.would() {
+            return Ok(Begun::Whole(json.into()));
+        }
+        let mut more = BytesMut::new();
+        if json.announced.is_none() {
+            while json.first.len() + more.len() <= LARGE {
+                let Some(chunk) = json.more().await? else { return Ok(Begun::Whole(json.joined(&more).into())) };
+                more.extend_from_slice(&chunk);
+            }
+            json = json.joined(&std::mem::take(&mut more));
+        }
+        let mut scanner = Scanner::new(id, flows.places);
+        let mut good = scanner.push(&json.first).is_ok();
+        let mut read = json.first.len();
+        while good && !scanner.has_begun() && read <= LARGE {
+            let Some(chunk) = json.more().await? else { return Ok(Begun::Whole(json.joined(&more).into())) };
+            more.extend_from_slice(&chunk);
+            good = scanner.push(&chunk).is_ok();
+            read += chunk.len();
+        }
+        if !good || !scanner.has_begun() || json.announced.is_some_and(|length| read >= length) {
+            return Ok(Begun::Whole(json.joined(&more).into()));
+        }
+        Room::grow(&json.room, &mut json.reading, HELD).await;
+        if !flows.taker.takes() {
+            return Ok(Begun::Whole(json.joined(&more).into()));
+        }
+        let Json { body, announced, limit, room, reading, .. } = json;
+        Ok(Begun::Flow(Box::new(Flow {
+            body,
+            scanner,
+            places: flows.places,
+            length: announced,
+            read,
+            limit,
+            patience: inner.backend.timeouts.call,
+            room,
+            reading,
+            over: false,
+            inner: inner.clone(),
+        })))
+    }
+
+    /// The bytes that it has with an id of `id_len` bytes, where that is known by now.
+    pub fn length(&self, id_len: usize) -> Option<u64> {
+        let length = self.length.filter(|_| self.places == Places::Nowhere)?;
+        Some(length.checked_sub(self.scanner.id_len()?)?.checked_add(id_len)? as u64)
+    }
+
+    /// The next piece that was read and is known to be right.
+    pub fn ready(&mut self) -> Option<Piece> {
+        self.scanner.pop()
+    }
+
+    /// All of it was read, and it was an answer from the first byte to the last.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Reads more. What was taken before is not counted here any more.
+    ///
+    /// # Errors
+    /// When it does not come, or is not what it seemed to be: what is ready may still be given on, and nothing after it.
+    pub async fn read(&mut self) -> Result<(), BackendError> {
+        self.reading = None;
+        Room::grow(&self.room, &mut self.reading, self.scanner.held()).await;
+        let inner = &self.inner;
+        let invalid = |why: crate::protocol::scan::Invalid| inner.broke(format!("its answer cannot be read to the end: {why}"));
+        match timeout(self.patience, self.body.frame()).await {
+            Err(_) => return Err(inner.broken(format!("it was silent for {:?} in the middle of its answer", self.patience))),
+            Ok(Some(Err(error))) => return Err(inner.broken(client::root(&error))),
+            Ok(Some(Ok(frame))) => {
+                let Ok(chunk) = frame.into_data() else { return Ok(()) };
+                self.read += chunk.len();
+                if self.read > self.limit {
+                    return Err(inner.broke(format!("its message is larger than the limit of {} bytes", self.limit)));
+                }
+                self.scanner.push(&chunk).map_err(invalid)?;
+                self.over = self.length == Some(self.read);
+            }
+            Ok(None) => self.over = true,
+        }
+        if self.over {
+            self.scanner.finish().map_err(invalid)?;
+        }
+        Ok(())
+    }
+}
