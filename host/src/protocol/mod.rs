@@ -6,6 +6,7 @@
 pub mod base64;
 pub mod brought;
 pub mod codes;
+pub mod event;
 pub mod headers;
 pub mod id;
 mod index;

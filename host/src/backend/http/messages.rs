@@ -94,12 +94,24 @@ pub struct Json {
     pub reading: Option<Reading>,
 }
 
+/// An event stream of which nothing was taken yet.
+#[derive(Debug)]
+pub struct Events {
+    pub body: Body,
+    pub decoder: Decoder,
+    pub limit: usize,
+    pub room: Option<Room>,
+    pub reading: Option<Reading>,
+}
+
 #[derive(Debug)]
 pub struct Messages {
     body: Body,
     form: Form,
     /// What was read to find out the form.
     first: Bytes,
+    /// An event that was read already.
+    early: Option<Event>,
     /// The rest of a batch (2025-03-26).
     waiting: VecDeque<Bytes>,
     limit: usize,
@@ -136,7 +148,7 @@ impl Messages {
             return Err(ReadError::Bad(format!("its answer is neither JSON nor an event stream (content type: {declared})")));
         };
         let announced = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
-        Ok(Messages { body, form, first: first.freeze(), waiting: VecDeque::new(), limit, announced, room, reading: None })
+        Ok(Messages { body, form, first: first.freeze(), early: None, waiting: VecDeque::new(), limit, announced, room, reading: None })
     }
 
     /// The body itself, where it is JSON and `next` was not called yet.
@@ -172,7 +184,11 @@ impl Messages {
                     if !self.first.is_empty() {
                         decoder.push(&std::mem::take(&mut self.first));
                     }
-                    match decoder.next_event().map_err(|e| ReadError::Bad(e.to_string()))? {
+                    let event = match self.early.take() {
+                        Some(event) => Some(event),
+                        None => decoder.next_event().map_err(|e| ReadError::Bad(e.to_string()))?,
+                    };
+                    match event {
                         Some(event) if cursor.take(&event) => match event.message() {
                             Some(message) => {
                                 let message = message.clone();
@@ -226,23 +242,46 @@ impl Messages {
     }
 }
 
+impl Messages {
+    /// The stream itself, where it is one and `next` was not called yet.
+    pub fn into_events(self) -> Result<Events, Messages> {
+        let Messages { body, form, first, limit, room, reading, .. } = self;
+        match form {
+            Form::Sse(mut decoder) => {
+                decoder.push(&first);
+                Ok(Events { body, decoder, limit, room, reading })
+            }
+            form => Err(Messages { body, form, first, early: None, waiting: VecDeque::new(), limit, announced: None, room, reading }),
+        }
+    }
+}
+
+impl Events {
+    /// As it was, and `early` the event that was taken from it.
+    pub fn with(self, early: Option<Event>) -> Messages {
+        let Events { body, decoder, limit, room, reading } = self;
+        let (form, first) = (Form::Sse(decoder), Bytes::new());
+        Messages { body, form, first, early, waiting: VecDeque::new(), limit, announced: None, room, reading }
+    }
+}
+
 impl From<Json> for Messages {
     fn from(json: Json) -> Self {
         let Json { body, first, announced, limit, room, reading } = json;
-        Messages { body, form: Form::Json, first, waiting: VecDeque::new(), limit, announced, room, reading }
+        Messages { body, form: Form::Json, first, early: None, waiting: VecDeque::new(), limit, announced, room, reading }
+    }
+}
+
+/// Reads one more chunk; none at the end.
+pub async fn more(body: &mut Body) -> Result<Option<Bytes>, ReadError> {
+    match body.frame().await {
+        Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
+        Some(Err(error)) => Err(ReadError::Cut(client::root(&error))),
+        None => Ok(None),
     }
 }
 
 impl Json {
-    /// Reads one more chunk; none at the end.
-    pub async fn more(&mut self) -> Result<Option<Bytes>, ReadError> {
-        match self.body.frame().await {
-            Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
-            Some(Err(error)) => Err(ReadError::Cut(client::root(&error))),
-            None => Ok(None),
-        }
-    }
-
     /// Puts what was read behind `first`.
     pub fn joined(mut self, more: &[u8]) -> Self {
         if !more.is_empty() {
