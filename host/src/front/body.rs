@@ -5,7 +5,7 @@
 
 use super::flow::Flowing;
 use super::refused::Refused;
-use crate::admission::{AHEAD, Meter, Permit};
+use crate::admission::{AHEAD, AHEAD_OF_ONE, Meter, Permit};
 use crate::protocol::Wire;
 use crate::session::streams::{Cut, Reader, Rest};
 use bytes::{Bytes, BytesMut};
@@ -125,6 +125,8 @@ pub struct Parts {
     queue: VecDeque<Bytes>,
     left: u64,
     permit: Option<Permit>,
+    /// Bytes of one piece.
+    most: usize,
 }
 
 /// A stream of encoded events.
@@ -142,7 +144,7 @@ impl Body {
 
     /// One message, and its credit.
     pub fn whole(wire: Wire, permit: Option<Permit>) -> Self {
-        Body { form: Form::Whole(Parts::new(wire, permit)), meter: None }
+        Body { form: Form::Whole(Parts::new(wire, permit, AHEAD_OF_ONE)), meter: None }
     }
 
     /// An answer that is still being read, and the credit for its frame. `reader`: of its stream.
@@ -156,6 +158,7 @@ impl Body {
 
     /// Which connection carries it. Without one, what is handed out counts as drained.
     pub(super) fn carried_by(&mut self, meter: Arc<Meter>) {
+        meter.begin(if matches!(self.form, Form::Events(_)) { AHEAD } else { AHEAD_OF_ONE });
         self.meter = Some(meter);
     }
 }
@@ -216,7 +219,8 @@ impl Parts {
     /// Parts below this size are copied together: one write, and one chunk of chunked encoding, for all of them.
     const SMALL: usize = 4096;
 
-    pub(super) fn new(wire: Wire, permit: Option<Permit>) -> Self {
+    /// `most`: bytes of one piece.
+    pub(super) fn new(wire: Wire, permit: Option<Permit>, most: usize) -> Self {
         let left = wire.len() as u64;
         let mut queue = VecDeque::new();
         let mut small = BytesMut::new();
@@ -233,14 +237,14 @@ impl Parts {
         if !small.is_empty() {
             queue.push_back(small.freeze());
         }
-        Parts { queue, left, permit }
+        Parts { queue, left, permit, most }
     }
 
     /// The next piece, not larger than what a connection is given at once, and its share of the credit; the last one takes the frame
     /// along.
     pub(super) fn next(&mut self) -> Option<(Bytes, Option<Permit>)> {
         let front = self.queue.front_mut()?;
-        let part = if front.len() > AHEAD { Some(front.split_to(AHEAD)) } else { self.queue.pop_front() }?;
+        let part = if front.len() > self.most { Some(front.split_to(self.most)) } else { self.queue.pop_front() }?;
         self.left = self.left.saturating_sub(part.len() as u64);
         let permit = if self.left == 0 { self.permit.take() } else { self.permit.as_mut().map(|p| p.split(part.len())) };
         Some((part, permit))
@@ -256,7 +260,7 @@ impl Events {
                 return Poll::Ready(Some(part));
             }
             match ready!(self.stream.as_mut().poll_next(cx)) {
-                Some(event) => self.parts = Parts::new(event.wire, event.permit),
+                Some(event) => self.parts = Parts::new(event.wire, event.permit, AHEAD),
                 None => return Poll::Ready(None),
             }
         }

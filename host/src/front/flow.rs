@@ -3,7 +3,7 @@
 //! Owes its client what it holds of the answer, and the frame until the end.
 
 use super::body::Parts;
-use crate::admission::Permit;
+use crate::admission::{AHEAD_OF_ONE, Permit};
 use crate::session::streams::{Cut, Reader, Rest};
 use bytes::Bytes;
 use std::task::{Context, Poll, ready};
@@ -49,7 +49,7 @@ impl Flowing {
                         permit.set_bytes(bytes);
                         permit.split(bytes)
                     });
-                    self.parts = Parts::new(wire, held);
+                    self.parts = Parts::new(wire, held, AHEAD_OF_ONE);
                 }
                 Some(Err(cut)) => return Poll::Ready(Some(Err(cut))),
                 None => return Poll::Ready(self.permit.take().map(|frame| Ok((Bytes::new(), Some(frame))))),
