@@ -346,7 +346,7 @@ async fn what_is_wrong_before_anything_was_given_on_is_an_error_and_errors_are_w
         let (answered, ()) = tokio::join!(setup.session.ask("tools/call", json!({ "name": "t" })), async {
             let call = setup.call().await;
             let answer = answer.replace("ID", &call.id());
-            call.message(&answer);
+            call.http(200, &[client::JSON, ("content-length", &answer.len().to_string())], answer);
         });
         assert!(answered.error_raw().contains(&format!("\"code\":{code},")), "{what}: {:.200}", answered.error_raw());
     }
