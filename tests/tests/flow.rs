@@ -60,10 +60,10 @@ impl Setup {
         self.gateway.metric(&format!("lockgate_requests_total{{method=\"tools/call\",outcome=\"{outcome}\"}}")).await
     }
 
-    /// Waits until a call has ended so.
-    async fn ends(&self, outcome: &str) {
+    /// Waits until so many calls have ended so.
+    async fn ends(&self, outcome: &str, count: usize) {
         within(outcome, async {
-            while self.counted(outcome).await < 1.0 {
+            while self.counted(outcome).await < count as f64 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         })
@@ -120,7 +120,7 @@ async fn large_answers_arrive_byte_for_byte_wherever_their_id_stands_and_however
             }
         }
     }
-    assert_eq!(setup.counted("ok").await, 24.0);
+    setup.ends("ok", 24).await;
     setup.gateway.stop().await;
 }
 
@@ -227,7 +227,7 @@ async fn an_endless_answer_that_nobody_reads_stays_at_its_backend_and_ends_with_
         let read = unread.read_what_comes(Duration::from_secs(10)).await.expect("its head had come");
         assert!(!read.whole && read.body.len() > 1000, "{}", read.body.len());
     }
-    assert_eq!(setup.counted("cut").await, 3.0);
+    setup.ends("cut", 3).await;
     within("nothing is owed any more", async {
         while setup.gateway.metric("lockgate_owed_bytes").await > 0.0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -246,7 +246,7 @@ async fn a_client_that_hangs_up_or_does_not_read_for_too_long_closes_the_connect
     held(&poured).await;
     drop(unread);
     within("the backend's connection is closed", task).await.expect("it pours until then");
-    setup.ends("disconnected").await;
+    setup.ends("disconnected", 1).await;
     let unread = setup.unread("2").await;
     let (_, task) = endless(setup.call().await);
     within("the backend's connection is closed", task).await.expect("it pours until then");
@@ -280,7 +280,7 @@ async fn a_slow_reader_gets_all_of_it() {
     assert!(!pouring.is_finished(), "all of it was taken");
     let read = unread.read(Duration::from_secs(20)).await;
     assert!(read.text() == answers("1", &text)[1], "{} bytes", read.body.len());
-    setup.ends("ok").await;
+    setup.ends("ok", 1).await;
     setup.gateway.stop().await;
 }
 
@@ -320,12 +320,7 @@ async fn what_turns_out_wrong_after_its_head_was_given_on_is_cut_and_said_once()
         assert!(read.status == 200 && read.body.len() > 50_000 && !read.whole, "{what}: {} bytes, whole: {}", read.body.len(), read.whole);
         pouring.abort();
     }
-    within("all are counted", async {
-        while setup.counted("cut").await < count as f64 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    setup.ends("cut", count).await;
     let log = setup.gateway.log();
     assert_eq!(log.matches("cut in the middle").count(), count, "{log}");
     assert!(log.contains("silent for 2s in the middle"), "{log}");
@@ -419,7 +414,7 @@ async fn the_first_event_of_a_servers_stream_flows_too_unless_it_could_be_had_ag
     drop(stream);
     let read = unread.read_what_comes(Duration::from_secs(10)).await.expect("a head");
     assert!(read.body.len() > 50_000 && !read.whole, "{}", read.body.len());
-    setup.ends("cut").await;
+    setup.ends("cut", 1).await;
     // With an id, or behind something else, it is read whole.
     for before in
         ["id: 7\n", "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"info\",\"data\":1}}\n\n"]
