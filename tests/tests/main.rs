@@ -7,6 +7,7 @@ mod conformance;
 mod dependencies;
 mod equipment;
 mod fidelity;
+mod flow;
 mod hostile;
 mod incident;
 mod memory;

@@ -2,12 +2,14 @@
 //!
 //! A body tells the meter what it gives (`give`), the socket what it wrote (`wrote`) and when everything given is written (`flushed`).
 //! Only then is the place of a frame in the byte stream known, heads and chunk framing of HTTP included; so a body may give no more than
-//! `AHEAD` bytes before it has to wait for that. A frame has drained when the bytes up to its end are no longer in the kernel's queue.
+//! `AHEAD` bytes (`AHEAD_OF_ONE`, where it is one message) before it has to wait for that. A frame has drained when the bytes up to its end are no longer in the kernel's queue.
 
 use super::AHEAD;
 use super::ledger::{Ledger, Permit};
 use super::socket::Queue;
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -16,6 +18,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Meter {
     inner: Mutex<Inner>,
+    /// Bytes of one write.
+    write: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -60,12 +64,21 @@ impl Meter {
             ledger: None,
             waiting: None,
         };
-        Arc::new(Meter { inner: Mutex::new(inner) })
+        Arc::new(Meter { inner: Mutex::new(inner), write: AtomicUsize::new(AHEAD) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Nothing panics under this lock. No ledger is called under it.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A body begins: no write is larger than `bytes` from now on, which is what a kernel may go over its mark by.
+    pub fn begin(&self, bytes: usize) {
+        self.write.store(bytes, Relaxed);
+    }
+
+    pub(super) fn write(&self) -> usize {
+        self.write.load(Relaxed)
     }
 
     /// Ready when a body may give more. Otherwise it is woken when all it gave is written.

@@ -35,6 +35,8 @@ use std::time::Duration;
 
 /// Bytes that a body may have given to its connection and that are not written yet.
 pub const AHEAD: usize = 16 * 1024;
+/// The same for a body that is one message. What it has not given it holds all the same, so there is nothing to be won by giving less.
+pub const AHEAD_OF_ONE: usize = 64 * 1024;
 
 /// Bounds of what one session may be owed, and when it counts as one that does not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! The accepted socket, wrapped: it counts what the kernel accepts and bounds what the kernel holds.
 //!
 //! Stands at the bottom, below TLS where there is any: bytes are bytes. With `TCP_NOTSENT_LOWAT` a socket is writable only while little
-//! waits to be sent, so that the kernel does not swallow megabytes for a client that stopped reading; no single write is larger than
-//! `WRITE`, which is what a kernel may go over that mark by.
+//! waits to be sent, so that the kernel does not swallow megabytes for a client that stopped reading; no single write is larger than what
+//! the body at hand allows, as a kernel may go over that mark by one.
 
 use super::meter::Meter;
 use std::io::{self, IoSlice};
@@ -15,8 +15,6 @@ use tokio::net::TcpStream;
 
 /// Bytes that may wait in the kernel to be sent before it takes no more.
 const NOT_SENT: u32 = 16 * 1024;
-/// Bytes of one write.
-const WRITE: usize = 16 * 1024;
 /// Buffers of one write.
 const SLICES: usize = 16;
 
@@ -86,13 +84,14 @@ impl AsyncRead for Metered {
 
 impl AsyncWrite for Metered {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.socket).poll_write(cx, &buf[..buf.len().min(WRITE)]);
+        let most = self.meter.write();
+        let written = Pin::new(&mut self.socket).poll_write(cx, &buf[..buf.len().min(most)]);
         self.note(written)
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let mut some = [IoSlice::new(&[]); SLICES];
-        let (mut left, mut count) = (WRITE, 0);
+        let (mut left, mut count) = (self.meter.write(), 0);
         for buf in bufs.iter().filter(|b| !b.is_empty()) {
             if left == 0 || count == SLICES {
                 break;

@@ -68,7 +68,7 @@ impl Call {
         self.id
     }
 
-    /// The next event. The last one is `Answer` or `Failed`; after it there is only `Failed(Closed)`. Cancel-safe.
+    /// The next event. The last one is `Answer`, `Flow` or `Failed`; after it there is only `Failed(Closed)`. Cancel-safe.
     ///
     /// Over HTTP the request leaves when this is first polled.
     pub async fn next(&mut self) -> CallEvent {
@@ -144,7 +144,8 @@ impl Call {
                 }
                 self.end();
             }
-            CallEvent::Failed(_) => self.end(),
+            // It changes nothing at the server: those that do have small answers, and are read whole.
+            CallEvent::Flow(_) | CallEvent::Failed(_) => self.end(),
             CallEvent::Request(request) => {
                 self.inner.questions.asked(&request.id, &self.waits);
                 self.clock.handed_out();

@@ -28,6 +28,7 @@ mod waits;
 pub use call::Call;
 pub use error::{BackendError, Fate};
 pub use http::HttpClient;
+pub use http::flow::{Flow, Flows, Taker};
 pub use inbox::{Inbox, Letters};
 pub use known::{Era, Eras, Known};
 pub use target::{Backend, HttpTransport, Limits, Target, Timeouts};
@@ -85,7 +86,7 @@ pub enum FromServer {
     Request(Request),
 }
 
-/// What happens during a call, in the order in which the server sent it. Nothing follows `Answer` or `Failed`.
+/// What happens during a call, in the order in which the server sent it. Nothing follows `Answer`, `Flow` or `Failed`.
 #[derive(Debug)]
 pub enum CallEvent {
     /// A notification on the call's own stream; for stdio and HTTP+SSE, one that came while this was the only call.
@@ -99,6 +100,8 @@ pub enum CallEvent {
     Request(Request),
     /// The answer; its id is the upstream's own.
     Answer(Response),
+    /// The answer is large, and has only begun: nothing follows, and the call is over but for this. Only of a request that may flow.
+    Flow(Box<Flow>),
     Failed(BackendError),
 }
 
@@ -112,6 +115,9 @@ pub struct Outbound {
     pub progress_token_at: Option<std::ops::Range<usize>>,
     /// Where large messages that come for it get their room. None: it is not limited, because what comes is the gateway's own to keep.
     pub room: Option<crate::admission::Room>,
+    /// That a large answer may be given on while it is read. Over pipes it is read whole all the same, and so it is from a server of
+    /// 2026-07-28, from an event stream, and for a client of that revision.
+    pub flows: Option<Flows>,
     /// JSON text of the log level that this request wants; only of a client of 2026-07-28.
     pub level: Option<Bytes>,
     /// The `Mcp-Param-*` headers that such a client sent. Those that the server's lists do not explain go on to a modern one.
@@ -126,6 +132,7 @@ impl Outbound {
             edits: Edits::new(),
             progress_token_at: None,
             room: None,
+            flows: None,
             level: None,
             brought: Brought::default(),
         }

@@ -98,7 +98,9 @@ impl Upstream {
                     receiver
                 });
                 let slot = Slot::default();
-                let exchange = Box::pin(exchange::run(inner.clone(), link.clone(), id, message, slot.clone(), out.room));
+                // What a client of the other era gets is put together from all of it.
+                let flows = out.flows.filter(|_| !inner.hello.modern);
+                let exchange = Box::pin(exchange::run(inner.clone(), link.clone(), id, message, slot.clone(), (out.room, flows)));
                 (Way::Http { exchange, slot }, aside)
             }
             Wiring::Pipe(pipe) => {

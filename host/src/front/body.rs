@@ -1,18 +1,19 @@
-//! Bodies: reading a request's within its limit and deadline, and the three forms that a response's can have.
+//! Bodies: reading a request's within its limit and deadline, and the forms that a response's can have.
 //!
-//! A response body is nothing, a whole message of known length, or a stream of events. Neither copies what is large: the parts of a
-//! message go to the socket as they are, only small ones are put together.
+//! A response body is nothing, a whole message of known length, an answer that is still being read (`flow`), or a stream of events. None
+//! copies what is large: the parts of a message go to the socket as they are, only small ones are put together.
 
+use super::flow::Flowing;
 use super::refused::Refused;
-use crate::admission::{AHEAD, Meter, Permit};
+use crate::admission::{AHEAD, AHEAD_OF_ONE, Meter, Permit};
 use crate::protocol::Wire;
+use crate::session::streams::{Cut, Reader, Rest};
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use http::{HeaderMap, header};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -116,6 +117,8 @@ enum Form {
     Empty,
     /// A message whose length is known.
     Whole(Parts),
+    /// An answer that is still being read.
+    Flow(Box<Flowing>),
     /// Events, as they come.
     Events(Events),
 }
@@ -132,6 +135,8 @@ pub struct Parts {
     queue: VecDeque<Bytes>,
     left: u64,
     permit: Option<Permit>,
+    /// Bytes of one piece.
+    most: usize,
 }
 
 /// A stream of encoded events.
@@ -149,7 +154,12 @@ impl Body {
 
     /// One message, and its credit.
     pub fn whole(wire: Wire, permit: Option<Permit>) -> Self {
-        Body { form: Form::Whole(Parts::new(wire, permit)), meter: None }
+        Body { form: Form::Whole(Parts::new(wire, permit, AHEAD_OF_ONE)), meter: None }
+    }
+
+    /// An answer that is still being read, and the credit for its frame. `reader`: of its stream.
+    pub fn flow(rest: Rest, permit: Option<Permit>, reader: Reader) -> Self {
+        Body { form: Form::Flow(Box::new(Flowing::new(rest, permit, reader))), meter: None }
     }
 
     pub fn events(stream: impl Stream<Item = Event> + Send + 'static) -> Self {
@@ -158,6 +168,7 @@ impl Body {
 
     /// Which connection carries it. Without one, what is handed out counts as drained.
     pub(super) fn carried_by(&mut self, meter: Arc<Meter>) {
+        meter.begin(if matches!(self.form, Form::Events(_)) { AHEAD } else { AHEAD_OF_ONE });
         self.meter = Some(meter);
     }
 }
@@ -170,9 +181,9 @@ impl From<Wire> for Event {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Cut;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         let body = self.get_mut();
         if let Some(meter) = &body.meter {
             ready!(meter.poll_room(cx));
@@ -180,11 +191,15 @@ impl http_body::Body for Body {
         let next = match &mut body.form {
             Form::Empty => None,
             Form::Whole(parts) => parts.next(),
+            Form::Flow(flow) => ready!(flow.poll_next(cx)).transpose()?,
             Form::Events(events) => ready!(events.poll_next(cx)),
         };
         let Some((part, permit)) = next else { return Poll::Ready(None) };
         if let Some(meter) = &body.meter {
             meter.give(part.len(), permit);
+        }
+        if part.is_empty() {
+            return Poll::Ready(None);
         }
         Poll::Ready(Some(Ok(Frame::data(part))))
     }
@@ -193,6 +208,7 @@ impl http_body::Body for Body {
         match &self.form {
             Form::Empty => true,
             Form::Whole(parts) => parts.left == 0,
+            Form::Flow(flow) => flow.left == Some(0),
             Form::Events(_) => false,
         }
     }
@@ -201,6 +217,7 @@ impl http_body::Body for Body {
         match &self.form {
             Form::Empty => SizeHint::with_exact(0),
             Form::Whole(parts) => SizeHint::with_exact(parts.left),
+            Form::Flow(flow) => flow.left.map_or_else(SizeHint::default, SizeHint::with_exact),
             Form::Events(_) => SizeHint::default(),
         }
     }
@@ -212,14 +229,15 @@ impl Parts {
     /// Parts below this size are copied together: one write, and one chunk of chunked encoding, for all of them.
     const SMALL: usize = 4096;
 
-    fn new(wire: Wire, permit: Option<Permit>) -> Self {
+    /// `most`: bytes of one piece.
+    pub(super) fn new(wire: Wire, permit: Option<Permit>, most: usize) -> Self {
         let left = wire.len() as u64;
         let mut queue = VecDeque::with_capacity(1);
         if wire.len() < Self::SMALL {
             if left > 0 {
                 queue.push_back(wire.into_bytes());
             }
-            return Parts { queue, left, permit };
+            return Parts { queue, left, permit, most };
         }
         let mut small = BytesMut::new();
         for part in wire.into_parts() {
@@ -235,14 +253,14 @@ impl Parts {
         if !small.is_empty() {
             queue.push_back(small.freeze());
         }
-        Parts { queue, left, permit }
+        Parts { queue, left, permit, most }
     }
 
     /// The next piece, not larger than what a connection is given at once, and its share of the credit; the last one takes the frame
     /// along.
-    fn next(&mut self) -> Option<(Bytes, Option<Permit>)> {
+    pub(super) fn next(&mut self) -> Option<(Bytes, Option<Permit>)> {
         let front = self.queue.front_mut()?;
-        let part = if front.len() > AHEAD { Some(front.split_to(AHEAD)) } else { self.queue.pop_front() }?;
+        let part = if front.len() > self.most { Some(front.split_to(self.most)) } else { self.queue.pop_front() }?;
         self.left = self.left.saturating_sub(part.len() as u64);
         let permit = if self.left == 0 { self.permit.take() } else { self.permit.as_mut().map(|p| p.split(part.len())) };
         Some((part, permit))
@@ -258,7 +276,7 @@ impl Events {
                 return Poll::Ready(Some(part));
             }
             match ready!(self.stream.as_mut().poll_next(cx)) {
-                Some(event) => self.parts = Parts::new(event.wire, event.permit),
+                Some(event) => self.parts = Parts::new(event.wire, event.permit, AHEAD),
                 None => return Poll::Ready(None),
             }
         }
@@ -271,6 +289,7 @@ mod tests {
     use futures_util::{FutureExt, StreamExt, stream};
     use http_body::Body as _;
     use http_body_util::{Full, StreamBody};
+    use std::convert::Infallible;
 
     fn chunks(chunks: &'static [&'static [u8]]) -> impl http_body::Body<Data = Bytes, Error = Infallible> + Send {
         StreamBody::new(stream::iter(chunks).map(|c| Ok(Frame::data(Bytes::from_static(c)))))

@@ -27,6 +27,8 @@ pub struct Verified<'a> {
     pub named: Named,
     /// What the connection has of its own.
     pub own: &'a Arc<OwnChambers>,
+    /// Of HTTP.
+    pub version: http::Version,
 }
 
 impl Named {

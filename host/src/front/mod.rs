@@ -16,6 +16,7 @@ mod chamber;
 mod classify;
 mod connection;
 mod delete;
+mod flow;
 mod get;
 mod legacy;
 mod listener;
@@ -115,8 +116,15 @@ impl Front {
             let principal = auth::principal(&self.config.auth, &self.anonymous, &head.headers)?;
             tracing::Span::current().record("principal", &**principal.name());
             let named = Named::read(&head.headers);
-            let verified =
-                Verified { gateway: &self.gateway, host: host.clone(), principal, headers: &head.headers, named, own: &peer.own };
+            let verified = Verified {
+                gateway: &self.gateway,
+                host: host.clone(),
+                principal,
+                headers: &head.headers,
+                named,
+                own: &peer.own,
+                version: head.version,
+            };
             match (part, &head.method) {
                 (None, &Method::POST) => self.post(&verified, body).await,
                 (None, &Method::GET) => self.get(&verified),

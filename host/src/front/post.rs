@@ -66,7 +66,9 @@ impl Front {
                 let refused = |refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(id.clone()) };
                 let credit = self.gateway.admit(&session, &request).await.map_err(refused)?;
                 let answer = self.gateway.request(&session, request, credit).map_err(refused)?;
-                Ok(reply::to_response(self, &session, accepts, answer).await)
+                // Before HTTP/1.1 a body of unknown length ends with its connection, whether it was cut or not.
+                let flows = verified.version >= http::Version::HTTP_11;
+                Ok(reply::to_response(self, &session, accepts, flows, answer).await)
             }
         }
     }

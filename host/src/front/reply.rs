@@ -26,22 +26,28 @@ pub fn whole(accepts: Accepts, message: Wire) -> Response {
     if accepts.json { respond::json(StatusCode::OK, message) } else { sse::single(&message) }
 }
 
-pub async fn to_response(front: &Front, session: &Arc<Session>, accepts: Accepts, reply: Reply) -> Response {
+/// `flows`: a large answer may be given on before it was read whole, as JSON; it is cut where it breaks off, and the client sees that.
+pub async fn to_response(front: &Front, session: &Arc<Session>, accepts: Accepts, flows: bool, reply: Reply) -> Response {
     // Done here as long as there is nothing to write: a client that reads slowly would hold it up. Dropped, it goes on by itself.
     let (mut reader, mut work) = match reply {
         Reply::Now(message) => return whole(accepts, message),
         Reply::Stream(reader, _, work) => (reader, work),
     };
+    if flows && accepts.json {
+        reader.take_flow();
+    }
     if !accepts.events {
         return only_json(front, session, reader, work).await;
     }
     match timeout(PATIENCE, work.beside(reader.peek())).await {
         Ok(Some(true)) if accepts.json => match reader.next().await {
-            Some(frame) => respond::owed(StatusCode::OK, frame.message, frame.permit),
+            Some(frame) => respond::answer(frame, reader),
             None => sse::nothing(),
         },
         // Cancelled by the client: there is no answer, and nothing to come back for.
         Ok(None) => sse::nothing(),
+        // It has begun, and cannot be an event any more.
+        _ if reader.is_promised() => only_json(front, session, reader, work).await,
         _ => sse::stream(&front.gateway, session, reader),
     }
 }
@@ -50,7 +56,7 @@ pub async fn to_response(front: &Front, session: &Arc<Session>, accepts: Accepts
 async fn only_json(front: &Front, session: &Arc<Session>, mut reader: Reader, mut work: Work) -> Response {
     while let Some(frame) = work.beside(reader.next()).await {
         if frame.last {
-            return respond::owed(StatusCode::OK, frame.message, frame.permit);
+            return respond::answer(frame, reader);
         }
         front.cannot_tell(session, frame);
     }

@@ -7,6 +7,7 @@ use super::refused::Refused;
 use crate::admission::Permit;
 use crate::gateway::Refusal;
 use crate::protocol::{RequestId, RpcError, Version, Wire, codes, headers};
+use crate::session::streams::{Frame, Reader};
 use http::{HeaderValue, StatusCode, header};
 use std::time::Duration;
 
@@ -26,6 +27,14 @@ pub fn json(status: StatusCode, message: Wire) -> Response {
 /// As `json`, for a message that is owed to a session.
 pub fn owed(status: StatusCode, message: Wire, permit: Option<Permit>) -> Response {
     let mut response = with(status, Body::whole(message, permit));
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response
+}
+
+/// The answer in `frame`, whole or as it comes. `reader`: of its stream.
+pub fn answer(frame: Frame, reader: Reader) -> Response {
+    let Some(rest) = frame.rest else { return owed(StatusCode::OK, frame.message, frame.permit) };
+    let mut response = with(StatusCode::OK, Body::flow(rest, frame.permit, reader));
     response.headers_mut().insert(header::CONTENT_TYPE, JSON);
     response
 }

@@ -40,8 +40,9 @@ impl Gateway {
         if matches!(way, AsTask::Plain) {
             tasks::plain(&job.request, &mut edits);
         }
-        let outcome = self.relay_published(job, &at, target.backend, edits).await;
-        if matches!(way, AsTask::Task) { tasks::made(job.session(), outcome) } else { outcome }
+        let made = matches!(way, AsTask::Task);
+        let outcome = self.relay_published(job, &at, target.backend, edits, !made).await;
+        if made { tasks::made(job.session(), outcome) } else { outcome }
     }
 }
 

@@ -1,7 +1,7 @@
 //! One request of a client while it is worked on: its registration, its stream, its end.
 
 use super::modern::{Extras, codes as era};
-use super::{Gateway, Refusal, Reply, Work};
+use super::{Gateway, Refusal, Reply, Work, flow};
 use crate::admission::{Permit, Room};
 use crate::backend::BackendError;
 use crate::protocol::mirror::Mismatch;
@@ -41,6 +41,8 @@ pub(super) enum Outcome {
         edits: Edits,
         backend: usize,
     },
+    /// The answer of a backend that is still being read.
+    Flow(flow::Begun),
     Error(RpcError),
     /// Its headers do not say what its body says: nothing was run. Only for clients of 2026-07-28.
     Mismatch(Mismatch),
@@ -139,30 +141,20 @@ impl Gateway {
             };
             // The job, and with it the registration, is gone by now: the client may use the id again as soon as it sees the answer.
             let unanswered = session.asked.end_of_stream(stream);
-            if !unanswered.is_empty() && !matches!(outcome, Outcome::Answer(_) | Outcome::Response { .. }) {
+            if !unanswered.is_empty() && !matches!(outcome, Outcome::Answer(_) | Outcome::Response { .. } | Outcome::Flow(_)) {
                 // The server may still wait for them, in a call that it does not know to be over.
                 // Boxed: it is seldom needed, and calls are small without it.
                 Box::pin(gateway.give_up(&session, unanswered, "the call in which the client was asked is over")).await;
             }
-            let counted = match gateway.message(&session, &asked, outcome) {
-                Some((answer, None)) => {
-                    session.streams.answer(stream, answer, credit, None);
-                    Counted::Ok
-                }
-                Some((answer, Some((code, own)))) => {
-                    session.streams.answer(stream, answer, credit, Some(code));
-                    match code {
-                        _ if !own => Counted::Ok,
-                        codes::BACKEND_TIMEOUT => Counted::Timeout,
-                        codes::BACKEND_UNAVAILABLE => Counted::Unavailable,
-                        _ => Counted::Error,
-                    }
-                }
-                None => Counted::Cancelled,
-            };
+            let given = gateway.give(&session, &asked, stream, outcome, credit);
             // What was read for it is owed by now, or is not wanted.
             drop(rooms);
             session.streams.finish(stream);
+            let counted = match given {
+                Ok(counted) => counted,
+                // Boxed: only a large answer needs it.
+                Err(flow) => Box::pin(flow.ended(&session, &asked)).await,
+            };
             session.touch();
             gateway.metrics.requests_total.inc(Method::of(&asked.method), counted);
             gateway.metrics.request_seconds.observe(Method::of(&asked.method), started.elapsed());
@@ -170,6 +162,29 @@ impl Gateway {
         let (session, request, stream) = of;
         let work = Work::new((session.tasks(), &session.streams), request, stream, doing);
         Ok(Reply::Stream(reader, cancel, work))
+    }
+
+    /// Gives the answer to its stream. How the request ended is known, or will be when the answer has flowed.
+    fn give(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        request: &Request,
+        stream: StreamId,
+        outcome: Outcome,
+        credit: Option<Permit>,
+    ) -> Result<Counted, flow::Given> {
+        let outcome = match outcome {
+            Outcome::Flow(begun) => return Err(self.begin_flow(session, request, stream, begun, credit)),
+            outcome => outcome,
+        };
+        let Some((answer, error)) = self.message(session, request, outcome) else { return Ok(Counted::Cancelled) };
+        session.streams.answer(stream, answer, credit, error.map(|(code, _)| code));
+        Ok(match error {
+            Some((codes::BACKEND_TIMEOUT, true)) => Counted::Timeout,
+            Some((codes::BACKEND_UNAVAILABLE, true)) => Counted::Unavailable,
+            Some((_, true)) => Counted::Error,
+            _ => Counted::Ok,
+        })
     }
 
     /// The answer to `request` as its client gets it; where it is an error, its code, and whether it is the gateway's own. None where the
@@ -192,6 +207,8 @@ impl Gateway {
                 return Some((error.to_message(Some(&request.id)), Some((error.code, true))));
             }
             Outcome::Cancelled => return None,
+            // Given in another way.
+            Outcome::Flow(_) => BackendError::Closed.to_rpc(),
         };
         let code = if modern { era::modern(&request.method, error.code) } else { error.code };
         Some((RpcError { code, ..error }.to_message(Some(&request.id)), Some((code, true))))

@@ -153,7 +153,7 @@ impl Gateway {
             }
             Relayed::Failed(error) => Err(error.to_rpc()),
             Relayed::Refused(error) => Err(error),
-            Relayed::Cancelled => Err(BackendError::Closed.to_rpc()),
+            Relayed::Cancelled | Relayed::Flow(_) => Err(BackendError::Closed.to_rpc()),
         }
     }
 
@@ -268,7 +268,7 @@ impl Gateway {
                 CallEvent::Failed(error) => return Err(error),
                 CallEvent::Notification(n) => self.server_notification(session, backend, n, crate::session::streams::STANDALONE).await,
                 CallEvent::Request(r) => self.ask(session, backend, r, crate::session::streams::STANDALONE).await,
-                CallEvent::Progress { .. } => {}
+                CallEvent::Progress { .. } | CallEvent::Flow(_) => {}
             }
         }
     }

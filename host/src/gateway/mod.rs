@@ -7,6 +7,7 @@ mod call;
 mod capabilities;
 mod complete;
 mod explain;
+mod flow;
 mod inbox;
 mod initialize;
 mod job;

@@ -1,12 +1,11 @@
 //! Sends a request to one backend and carries what comes back to the call's own stream, in order.
 
-use super::Gateway;
 use super::job::{Job, Outcome};
 use super::modern::Level;
-use super::tasks;
 use super::uris::may_have_uris;
+use super::{Gateway, flow, tasks};
 use crate::admission::Room;
-use crate::backend::{BackendError, Call, CallEvent, Outbound};
+use crate::backend::{BackendError, Call, CallEvent, Flow, Flows, Outbound};
 use crate::catalog::Published;
 use crate::protocol::{Edits, RequestId, Response, RpcError, method};
 use crate::session::streams::Rule;
@@ -18,6 +17,8 @@ use std::time::Duration;
 /// How a relayed request ended at the backend.
 pub(super) enum Relayed {
     Answer(Response),
+    /// The answer has begun. Only where it may flow.
+    Flow(Box<Flow>),
     Failed(BackendError),
     /// It was not sent.
     Refused(RpcError),
@@ -26,7 +27,12 @@ pub(super) enum Relayed {
 
 impl Gateway {
     /// The job's own request, with `edits` made, to `backend`.
-    pub(super) async fn relay(self: &Arc<Self>, job: &Job, backend: usize, mut edits: Edits, limit: Duration) -> Relayed {
+    pub(super) async fn relay(self: &Arc<Self>, job: &Job, backend: usize, edits: Edits, limit: Duration) -> Relayed {
+        self.relay_with(job, backend, edits, limit, None).await
+    }
+
+    /// The same; `flows` says that a large answer may be given on while it is read.
+    async fn relay_with(self: &Arc<Self>, job: &Job, backend: usize, mut edits: Edits, limit: Duration, flows: Option<Flows>) -> Relayed {
         // A token of the wrong type is not mapped; the backend is the judge of what it gets.
         let token = job.request.progress_token().unwrap_or_default();
         let progress_token_at = token.as_ref().map(|t| t.at.clone());
@@ -40,7 +46,7 @@ impl Gateway {
         }
         let level = job.extras.level.as_ref().map(|l| l.raw.clone());
         let brought = job.extras.brought.clone();
-        let out = Outbound { request: job.request.clone(), edits, progress_token_at, room: Some(job.room(backend)), level, brought };
+        let out = Outbound { request: job.request.clone(), edits, progress_token_at, room: Some(job.room(backend)), flows, level, brought };
         self.send(job, backend, out, token.map(|t| t.value), limit).await
     }
 
@@ -84,7 +90,7 @@ impl Gateway {
             ended = self.drive(job, backend, &mut call, token.as_ref(), room.as_ref()) => Some(ended),
         };
         match ended {
-            Some(Ok(response)) => Relayed::Answer(response),
+            Some(Ok(answer)) => answer,
             Some(Err(error)) => {
                 tracing::info!(session = %session.tag(), backend = %upstream.name(), method = %job.request.method, %error, "request failed");
                 Relayed::Failed(error)
@@ -106,13 +112,14 @@ impl Gateway {
         call: &mut Call,
         token: Option<&RequestId>,
         room: Option<&Room>,
-    ) -> Result<Response, BackendError> {
+    ) -> Result<Relayed, BackendError> {
         let (session, stream) = (job.session(), job.stream);
         let modern = session.version().is_modern();
         // Boxed: most calls have none of them, and are small without.
         loop {
             match call.next().await {
-                CallEvent::Answer(response) => return Ok(response),
+                CallEvent::Answer(response) => return Ok(Relayed::Answer(response)),
+                CallEvent::Flow(flow) => return Ok(Relayed::Flow(flow)),
                 CallEvent::Failed(error) => return Err(error),
                 CallEvent::Notification(note)
                     if modern && &*note.method == method::LOG_MESSAGE && !Level::wants(job.extras.level.as_ref(), &note) => {}
@@ -137,10 +144,19 @@ impl Gateway {
         }
     }
 
-    /// The job's own request to `backend`, and its answer with the URIs in it as the client knows them by the names `at`.
-    pub(super) async fn relay_published(self: &Arc<Self>, job: &Job, at: &Arc<Published>, backend: usize, edits: Edits) -> Outcome {
+    /// The job's own request to `backend`, and its answer with the URIs in it as the client knows them by the names `at`. `may_flow`: nothing
+    /// else has to be known of the answer.
+    pub(super) async fn relay_published(
+        self: &Arc<Self>,
+        job: &Job,
+        at: &Arc<Published>,
+        backend: usize,
+        edits: Edits,
+        may_flow: bool,
+    ) -> Outcome {
         let limit = job.session().host.backends[backend].timeouts.call;
-        match self.relay(job, backend, edits, limit).await {
+        let flows = if may_flow { flow::may(job) } else { None };
+        match self.relay_with(job, backend, edits, limit, flows).await {
             Relayed::Answer(response) if response.ok => {
                 let result = (&response.raw, response.body_at.clone());
                 let edits = match may_have_uris(job.session(), &result.0[result.1.clone()], &job.request.method) {
@@ -149,6 +165,7 @@ impl Gateway {
                 };
                 Outcome::Response { response, edits, backend }
             }
+            Relayed::Flow(flow) => Outcome::Flow(flow::Begun { flow, at: at.clone(), backend }),
             other => other.into_outcome(backend),
         }
     }
@@ -161,6 +178,8 @@ impl Relayed {
             Relayed::Answer(response) => Outcome::Response { response, edits: Edits::new(), backend },
             Relayed::Failed(error) => error.into(),
             Relayed::Refused(error) => error.into(),
+            // What flows is seen to by who asked for it.
+            Relayed::Flow(_) => BackendError::Closed.into(),
             Relayed::Cancelled => Outcome::Cancelled,
         }
     }

@@ -17,7 +17,7 @@ impl Gateway {
             Ok(found) => found,
             Err(error) => return error.into(),
         };
-        self.relay_published(job, &at, target.backend, to_own(uri, &target.name)).await
+        self.relay_published(job, &at, target.backend, to_own(uri, &target.name), true).await
     }
 
     pub(super) async fn subscribe(self: &Arc<Self>, job: &Job) -> Outcome {

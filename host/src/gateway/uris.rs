@@ -17,6 +17,13 @@ use std::sync::{Arc, LazyLock};
 /// What is in every result that has URIs.
 static RESOURCE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("resource"));
 
+/// URIs of one answer whose names are remembered.
+const KNOWN: usize = 1024;
+
+/// What was found out for one answer.
+#[derive(Default)]
+pub(super) struct Known(HashMap<String, Option<String>>);
+
 impl Gateway {
     /// The changes that make the URIs in a result the client's, which stands at a place of `raw` and answers the method `of`. For
     /// `notifications/tasks` it is the params.
@@ -32,28 +39,39 @@ impl Gateway {
         if !may_have_uris(session, &raw[body_at.clone()], of) {
             return edits;
         }
-        let places = places(raw, body_at, of);
-        let mut known: HashMap<String, Option<String>> = HashMap::new();
-        for (uri, place) in places {
-            let public = match known.get(&uri) {
-                Some(public) => public.clone(),
-                None => {
-                    let public = match self.public_uri(session, at, backend, &uri).await {
-                        Ok(public) => (public != uri).then_some(public),
-                        Err(error) => {
-                            tracing::warn!(session = %session.tag(), error = %error.message, "a resource URI in a result could not be published");
-                            None
-                        }
-                    };
-                    known.insert(uri, public.clone());
-                    public
-                }
-            };
-            if let Some(public) = public {
+        let mut known = Known::default();
+        for (uri, place) in places(raw, body_at, of) {
+            if let Some(public) = self.as_published(session, at, backend, uri, &mut known).await {
                 edits.replace(place, json::quote(&public));
             }
         }
         edits
+    }
+
+    /// What the client knows a URI of `backend` by; none where that is the same.
+    pub(super) async fn as_published(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        at: &Arc<Published>,
+        backend: usize,
+        uri: String,
+        known: &mut Known,
+    ) -> Option<String> {
+        if let Some(public) = known.0.get(&uri) {
+            return public.clone();
+        }
+        let public = match self.public_uri(session, at, backend, &uri).await {
+            Ok(public) => (public != uri).then_some(public),
+            Err(error) => {
+                tracing::warn!(session = %session.tag(), error = %error.message, "a resource URI in a result could not be published");
+                None
+            }
+        };
+        if known.0.len() == KNOWN {
+            known.0.clear();
+        }
+        known.0.insert(uri, public.clone());
+        public
     }
 }
 

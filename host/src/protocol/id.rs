@@ -45,6 +45,11 @@ impl RequestId {
         std::str::from_utf8(&self.raw).ok()?.parse().ok()
     }
 
+    /// Whether it is the number `n`, or what some servers make of it: the string of its digits.
+    pub fn stands_for(&self, n: u64) -> bool {
+        self.as_number() == Some(n) || self.raw[..] == *format!("\"{n}\"").as_bytes()
+    }
+
     fn key(&self) -> (bool, &[u8]) {
         match &self.decoded {
             Some(text) => (true, text.as_bytes()),

@@ -6,6 +6,7 @@
 pub mod base64;
 pub mod brought;
 pub mod codes;
+pub mod event;
 pub mod headers;
 pub mod id;
 mod index;
@@ -17,6 +18,7 @@ pub mod method;
 pub mod mirror;
 pub mod number;
 pub mod salvage;
+pub mod scan;
 pub mod seal;
 pub mod sse;
 pub mod version;

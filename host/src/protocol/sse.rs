@@ -72,6 +72,16 @@ impl Decoder {
         self.buffer.len() + self.data.len() + self.event.data.as_ref().map_or(0, Bytes::len)
     }
 
+    /// The data of the event that is not complete yet, where it is a message without an id, and all of it so far is one line of more than
+    /// `least` bytes that goes on. After `next_event` has given none.
+    pub fn begun(&self, least: usize) -> Option<&[u8]> {
+        let named = self.event.name.as_deref().is_some_and(|name| name != "message");
+        let first = !named && self.event.id.is_none() && self.event.data.is_none() && !self.dirty;
+        let data = self.buffer.strip_prefix(b"data:").filter(|_| first && self.started && !self.after_cr)?;
+        let data = data.strip_prefix(b" ").unwrap_or(data);
+        (data.len() > least).then_some(data)
+    }
+
     /// The next complete event, if there is one.
     pub fn next_event(&mut self) -> Result<Option<Event>, TooLarge> {
         while let Some(line) = self.line() {

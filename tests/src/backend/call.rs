@@ -91,6 +91,21 @@ impl Call {
         let _ = out.send(response);
     }
 
+    /// Starts a JSON body that comes in pieces, in whatever length it is announced.
+    pub fn pour(self, announced: Option<usize>) -> Pouring {
+        self.answered.store(true, Ordering::SeqCst);
+        let Out::Response(out) = self.out else { panic!("the legacy transport answers on its stream") };
+        let (sender, receiver) = mpsc::channel(1);
+        let mut response = stream_response(receiver);
+        response.headers_mut().clear();
+        set(&mut response, &[("content-type", "application/json")]);
+        if let Some(length) = announced {
+            set(&mut response, &[("content-length", &length.to_string())]);
+        }
+        let _ = out.send(response);
+        Pouring { sender }
+    }
+
     /// Never answers; ends when the client gives up.
     pub async fn hang(self) {
         std::future::pending().await
@@ -108,6 +123,23 @@ impl Call {
             }
         };
         Stream { id, session, sender, state: self.state, answered: self.answered, seen: self.seen }
+    }
+}
+
+/// A body that comes in pieces. Ends when dropped: properly, or cut where more was announced.
+pub struct Pouring {
+    sender: mpsc::Sender<Bytes>,
+}
+
+impl Pouring {
+    /// Sends a piece; gives `false` when the client is gone.
+    pub async fn send(&self, piece: impl Into<Bytes>) -> bool {
+        self.sender.send(piece.into()).await.is_ok()
+    }
+
+    /// Waits until the client has closed the connection.
+    pub async fn closed(&self) {
+        self.sender.closed().await;
     }
 }
 

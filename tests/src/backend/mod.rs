@@ -34,7 +34,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-pub use call::{Call, Stream};
+pub use call::{Call, Pouring, Stream};
 pub use modern::{META, VERSION};
 
 use crate::{

@@ -3,10 +3,12 @@
 //! Runs inside of `Call::next`, so that the body is read only as fast as the caller asks.
 
 use super::client::Body;
+use super::flow::{Begun, Flow, Flows};
 use super::link::{Head, HttpLink};
 use super::messages::{Cursor, Messages, ReadError};
 use super::sink::{Answered, Sink, take};
 use crate::admission::Room;
+use crate::backend::CallEvent;
 use crate::backend::call::Slot;
 use crate::backend::error::BackendError;
 use crate::backend::inner::Inner;
@@ -23,14 +25,14 @@ const RETRY_RANGE: (Duration, Duration) = (Duration::from_millis(10), Duration::
 /// Attempts to resume in a row that bring no event. The waits double: about 7 s with the default.
 const FRUITLESS: u32 = 3;
 
-/// `room`: where a large answer gets its room from.
+/// `room`: where a large answer gets its room from. `flows`: that one may be given on before it was read; it comes as an event then.
 pub async fn run(
     inner: Arc<Inner>,
     link: Arc<Link>,
     id: u64,
     message: Wire,
     slot: Slot,
-    room: Option<Room>,
+    (room, flows): (Option<Room>, Option<Flows>),
 ) -> Result<Response, BackendError> {
     let mut link = link;
     let mut repeated = false;
@@ -43,7 +45,7 @@ pub async fn run(
         let response = http.post(&inner, &message).await?;
         let status = response.status();
         let lost = match http.head(&inner, id, response).await {
-            Head::Open(response) => return read(&inner, http, response, id, &slot, room).await,
+            Head::Open(response) => return read(&inner, http, (id, response), &slot, room, flows).await,
             // In its place there is a server of 2026-07-28, which refuses it so before it runs anything.
             Head::Answer(response) if status == StatusCode::BAD_REQUEST && is_of_the_other_era(&response) => {
                 inner.backend.known.doubt(Era::Legacy)
@@ -70,10 +72,10 @@ fn is_of_the_other_era(answer: &Response) -> bool {
 async fn read(
     inner: &Arc<Inner>,
     http: &HttpLink,
-    response: HttpResponse<Body>,
-    id: u64,
+    (id, response): (u64, HttpResponse<Body>),
     slot: &Slot,
     room: Option<Room>,
+    flows: Option<Flows>,
 ) -> Result<Response, BackendError> {
     let mut cursor = Cursor::default();
     let mut fruitless = 0;
@@ -81,6 +83,15 @@ async fn read(
         Ok(messages) => messages,
         Err(error) => return Err(inner.unread(error)),
     };
+    if let Some(flows) = flows {
+        messages = match Flow::begin(inner, messages, id, &flows).await.map_err(|e| inner.unread(e))? {
+            Begun::Whole(messages) => messages,
+            Begun::Flow(flow) => {
+                slot.emit(CallEvent::Flow(flow)).await;
+                return Err(BackendError::Closed);
+            }
+        };
+    }
     loop {
         cursor.moved = false;
         let why = loop {

@@ -297,9 +297,9 @@ impl HttpLink {
     }
 }
 
-/// Whether this answers our request. Servers have been seen to send ids back as strings.
+/// Whether this answers our request.
 pub fn answers(response: &Response, id: u64) -> bool {
-    response.id.as_ref().is_some_and(|got| got.as_number() == Some(id) || got.raw()[..] == *format!("\"{id}\"").as_bytes())
+    response.id.as_ref().is_some_and(|got| got.stands_for(id))
 }
 
 fn about_the_request(error: &Response) -> bool {

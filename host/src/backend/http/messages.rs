@@ -82,16 +82,40 @@ enum Form {
     Done,
 }
 
+/// A JSON body of which `first` was read.
+#[derive(Debug)]
+pub struct Json {
+    pub body: Body,
+    pub first: Bytes,
+    /// The length that its head gave.
+    pub announced: Option<usize>,
+    pub limit: usize,
+    pub room: Option<Room>,
+    pub reading: Option<Reading>,
+}
+
+/// An event stream of which nothing was taken yet.
+#[derive(Debug)]
+pub struct Events {
+    pub body: Body,
+    pub decoder: Decoder,
+    pub limit: usize,
+    pub room: Option<Room>,
+    pub reading: Option<Reading>,
+}
+
 #[derive(Debug)]
 pub struct Messages {
     body: Body,
     form: Form,
     /// What was read to find out the form.
     first: Bytes,
+    /// An event that was read already.
+    early: Option<Event>,
     /// The rest of a batch (2025-03-26).
     waiting: VecDeque<Bytes>,
     limit: usize,
-    expected: usize,
+    announced: Option<usize>,
     room: Option<Room>,
     /// What the message that is being read holds of the room.
     reading: Option<Reading>,
@@ -123,8 +147,17 @@ impl Messages {
             let declared = declared.filter(|d| d.len() < 80).unwrap_or_else(|| "none".into());
             return Err(ReadError::Bad(format!("its answer is neither JSON nor an event stream (content type: {declared})")));
         };
-        let expected = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok()).unwrap_or(0);
-        Ok(Messages { body, form, first: first.freeze(), waiting: VecDeque::new(), limit, expected, room, reading: None })
+        let announced = head.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse().ok());
+        Ok(Messages { body, form, first: first.freeze(), early: None, waiting: VecDeque::new(), limit, announced, room, reading: None })
+    }
+
+    /// The body itself, where it is JSON and `next` was not called yet.
+    pub fn into_json(self) -> Result<Json, Messages> {
+        if !matches!(self.form, Form::Json) {
+            return Err(self);
+        }
+        let Messages { body, first, announced, limit, room, reading, .. } = self;
+        Ok(Json { body, first, announced, limit, room, reading })
     }
 
     pub fn is_stream(&self) -> bool {
@@ -142,7 +175,8 @@ impl Messages {
                 Form::Json => {
                     self.form = Form::Done;
                     let first = std::mem::take(&mut self.first);
-                    let whole = collect_with(&mut self.body, first, self.expected, self.limit, &self.room, &mut self.reading).await?;
+                    let expected = self.announced.unwrap_or(0);
+                    let whole = collect_with(&mut self.body, first, expected, self.limit, &self.room, &mut self.reading).await?;
                     self.keep();
                     whole
                 }
@@ -150,7 +184,11 @@ impl Messages {
                     if !self.first.is_empty() {
                         decoder.push(&std::mem::take(&mut self.first));
                     }
-                    match decoder.next_event().map_err(|e| ReadError::Bad(e.to_string()))? {
+                    let event = match self.early.take() {
+                        Some(event) => Some(event),
+                        None => decoder.next_event().map_err(|e| ReadError::Bad(e.to_string()))?,
+                    };
+                    match event {
                         Some(event) if cursor.take(&event) => match event.message() {
                             Some(message) => {
                                 let message = message.clone();
@@ -201,6 +239,55 @@ impl Messages {
     /// Lets go of a body whose answer has come.
     pub fn finish(self, inner: &Inner) {
         let_go(inner, self.body);
+    }
+}
+
+impl Messages {
+    /// The stream itself, where it is one and `next` was not called yet.
+    pub fn into_events(self) -> Result<Events, Messages> {
+        let Messages { body, form, first, limit, room, reading, .. } = self;
+        match form {
+            Form::Sse(mut decoder) => {
+                decoder.push(&first);
+                Ok(Events { body, decoder, limit, room, reading })
+            }
+            form => Err(Messages { body, form, first, early: None, waiting: VecDeque::new(), limit, announced: None, room, reading }),
+        }
+    }
+}
+
+impl Events {
+    /// As it was, and `early` the event that was taken from it.
+    pub fn with(self, early: Option<Event>) -> Messages {
+        let Events { body, decoder, limit, room, reading } = self;
+        let (form, first) = (Form::Sse(decoder), Bytes::new());
+        Messages { body, form, first, early, waiting: VecDeque::new(), limit, announced: None, room, reading }
+    }
+}
+
+impl From<Json> for Messages {
+    fn from(json: Json) -> Self {
+        let Json { body, first, announced, limit, room, reading } = json;
+        Messages { body, form: Form::Json, first, early: None, waiting: VecDeque::new(), limit, announced, room, reading }
+    }
+}
+
+/// Reads one more chunk; none at the end.
+pub async fn more(body: &mut Body) -> Result<Option<Bytes>, ReadError> {
+    match body.frame().await {
+        Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
+        Some(Err(error)) => Err(ReadError::Cut(client::root(&error))),
+        None => Ok(None),
+    }
+}
+
+impl Json {
+    /// Puts what was read behind `first`.
+    pub fn joined(mut self, more: &[u8]) -> Self {
+        if !more.is_empty() {
+            self.first = [&self.first[..], more].concat().into();
+        }
+        self
     }
 }
 

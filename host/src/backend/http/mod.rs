@@ -3,6 +3,7 @@
 mod body;
 pub mod client;
 pub mod exchange;
+pub mod flow;
 pub mod link;
 pub mod listen;
 pub mod messages;

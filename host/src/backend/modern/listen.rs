@@ -378,7 +378,7 @@ async fn stream(inner: &Arc<Inner>, link: &Arc<Link>, id: u64, message: Wire, st
                         None => inner.noise("a notification of a subscription could not be read"),
                     },
                 },
-                CallEvent::Request(_) | CallEvent::Progress { .. } => {}
+                CallEvent::Request(_) | CallEvent::Progress { .. } | CallEvent::Flow(_) => {}
             }
             // Whoever waits for room behind this stream is not to wait for its next message.
             flight.release();

@@ -94,7 +94,7 @@ async fn request(inner: Arc<Inner>, link: Arc<Link>, id: u64, ask: Ask, slot: Sl
         return Ok(rounds::run(&inner, &link, inner.next_id(), &ask, &slot).await?);
     }
     let (message, room) = (ask.older(id), ask.room().cloned());
-    exchange::run(inner, link, id, message, slot, room).await
+    exchange::run(inner, link, id, message, slot, (room, None)).await
 }
 
 /// Answers what only older servers would be asked.

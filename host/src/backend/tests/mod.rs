@@ -241,7 +241,15 @@ pub fn inbox() -> (Inbox, mpsc::Receiver<FromServer>) {
 pub fn outbound(text: &str) -> Outbound {
     let Ok(Incoming::Request(request)) = Incoming::parse(Bytes::from(text.to_owned())) else { panic!("not a request: {text}") };
     let progress_token_at = request.progress_token().unwrap().map(|t| t.at);
-    Outbound { request: request.into(), edits: Edits::new(), progress_token_at, room: None, level: None, brought: Brought::default() }
+    Outbound {
+        request: request.into(),
+        edits: Edits::new(),
+        progress_token_at,
+        room: None,
+        flows: None,
+        level: None,
+        brought: Brought::default(),
+    }
 }
 
 pub fn tool(name: &str) -> Outbound {

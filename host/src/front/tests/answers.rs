@@ -51,7 +51,7 @@ async fn what_precedes_the_answer_makes_it_a_stream_that_can_be_resumed_from_its
     let id = reader.stream();
     session.streams.note(id, wire("{\"a\":1}"), Rule::Drop).await;
     session.streams.answer(id, wire("{\"b\":2}"), None, None);
-    let response = reply::to_response(&site.front, &session, BOTH, streamed(&session, reader)).await;
+    let response = reply::to_response(&site.front, &session, BOTH, true, streamed(&session, reader)).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(
         text(response).await,
@@ -68,7 +68,7 @@ async fn an_answer_that_takes_its_time_begins_as_a_stream() {
     let session = site.session();
     let reader = session.streams.open();
     let id = reader.stream();
-    let response = reply::to_response(&site.front, &session, BOTH, streamed(&session, reader)).await;
+    let response = reply::to_response(&site.front, &session, BOTH, true, streamed(&session, reader)).await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     assert_eq!(site.gateway.metrics().streams_open.get(), 1);
     session.streams.answer(id, wire("{}"), None, None);
@@ -86,7 +86,7 @@ async fn a_client_of_json_alone_gets_the_answer_and_the_server_is_not_left_waiti
     session.streams.note(id, wire(r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#), Rule::Drop).await;
     session.streams.note(id, wire(r#"{"jsonrpc":"2.0","id":99,"method":"roots/list"}"#), Rule::Drop).await;
     session.streams.answer(id, wire("{}"), None, None);
-    let response = reply::to_response(&site.front, &session, JSON, streamed(&session, reader)).await;
+    let response = reply::to_response(&site.front, &session, JSON, true, streamed(&session, reader)).await;
     assert_eq!(response.headers()["content-type"], "application/json");
     assert_eq!(text(response).await, "{}");
     // The answer to the server's request reached the gateway, which knows no such request.
@@ -102,7 +102,7 @@ async fn a_call_that_ends_without_an_answer_ends_its_response() {
     for accepts in [BOTH, JSON] {
         let reader = session.streams.open();
         session.streams.finish(reader.stream());
-        let response = reply::to_response(&site.front, &session, accepts, streamed(&session, reader)).await;
+        let response = reply::to_response(&site.front, &session, accepts, true, streamed(&session, reader)).await;
         assert!(response.status().is_success());
         assert_eq!(text(response).await, "");
     }

@@ -112,7 +112,7 @@ impl Gateway {
                 CallEvent::Failed(error) => return Err(error.to_string()),
                 CallEvent::Notification(n) => self.server_notification(session, backend, n, STANDALONE).await,
                 CallEvent::Request(r) => self.ask(session, backend, r, STANDALONE).await,
-                CallEvent::Progress { .. } => {}
+                CallEvent::Progress { .. } | CallEvent::Flow(_) => {}
             }
         }
     }

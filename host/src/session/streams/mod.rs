@@ -12,9 +12,11 @@
 //! bounded for the session as a whole, in events, bytes and time; the oldest goes first.
 
 mod notes;
+mod rest;
 mod table;
 
 pub use notes::{Noted, Rule};
+pub use rest::{Cut, Cutter, Rest};
 
 use crate::admission::{Ledger, Permit};
 use crate::protocol::{RequestId, Wire};
@@ -51,6 +53,8 @@ pub struct Frame {
     pub asks: Option<u64>,
     /// The code of the error that the answer is.
     pub error: Option<i64>,
+    /// In place of a message: an answer that is still being read. Only for a reader that takes one.
+    pub rest: Option<Rest>,
     /// The progress token that it reports on.
     token: Option<RequestId>,
 }
@@ -84,6 +88,7 @@ struct Queued {
     error: Option<i64>,
     token: Option<RequestId>,
     permit: Option<Permit>,
+    rest: Option<Rest>,
 }
 
 /// How much a session keeps for replay.
@@ -125,6 +130,7 @@ struct Stream {
     missed: u64,
     /// A message was dropped or merged for want of room, and none has found room since.
     crowded: bool,
+    flowing: rest::Flowing,
     /// The reader waits for a frame, or the end.
     waits: Option<Waker>,
     /// Where a writer has waited for room.
@@ -143,6 +149,7 @@ impl Stream {
             finished: None,
             missed: 0,
             crowded: false,
+            flowing: rest::Flowing::Never,
             waits: None,
             wake_writer: None,
         }
@@ -324,14 +331,14 @@ impl Inner {
 
     fn append(&mut self, id: StreamId, queued: Queued, limits: &ReplayLimits) {
         let Some(stream) = self.streams.get_mut(id) else { return };
-        let Queued { message, last, asks, error, token, permit } = queued;
+        let Queued { message, last, asks, error, token, permit, rest } = queued;
         let event = EventId { stream: id, sequence: stream.next_sequence };
         stream.next_sequence += 1;
         let len = message.len();
         let attached = stream.reader.is_some();
         // Dropped where nobody reads: what is kept has bounds of its own.
         let permit = permit.filter(|_| attached);
-        stream.frames.push_back(Frame { message, last, event, permit, asks, error, token });
+        stream.frames.push_back(Frame { message, last, event, permit, asks, error, token, rest });
         if attached {
             stream.wake_reader();
         } else {
@@ -489,15 +496,15 @@ impl Reader {
                 stream.wake_later(cx);
                 return Poll::Pending;
             };
-            let (event, permit) = (frame.event, frame.permit.take());
+            let (event, permit, rest) = (frame.event, frame.permit.take(), frame.rest.take());
             stream.cursor = event.sequence + 1;
             stream.wake_writer();
             if !stream.resumable {
-                return Poll::Ready(stream.frames.remove(at).map(|frame| Frame { permit, token: None, ..frame }));
+                return Poll::Ready(stream.frames.remove(at).map(|frame| Frame { permit, rest, token: None, ..frame }));
             }
             let frame = &stream.frames[at];
             let message = frame.message.clone();
-            let taken = Frame { message, last: frame.last, event, permit, asks: frame.asks, error: frame.error, token: None };
+            let taken = Frame { message, last: frame.last, event, permit, asks: frame.asks, error: frame.error, rest, token: None };
             if !inner.kept.contains(&event) {
                 inner.keep(event, taken.message.len(), &self.streams.limits);
             }

@@ -62,7 +62,9 @@ label! {
         Timeout => "timeout";
         /// No backend to answer it.
         Unavailable => "unavailable";
-        /// The client left before the answer.
+        /// The answer broke off after its head was given on.
+        Cut => "cut";
+        /// The client left before the answer, or in the middle of it.
         Disconnected => "disconnected";
     }
 }

@@ -1,0 +1,661 @@
+//! Looks through a large answer while it passes, chunk by chunk: whether it is the JSON of one answer, where its id stands, and which URIs in
+//! it may have to be the client's.
+//!
+//! Builds no tree and copies no payload: what comes out are slices of what went in, with a gap for the id and for each URI. Holds the text of
+//! one member name, id or URI, a bit for each level of nesting, and a content block whose URI came before its type. As strict as
+//! [`super::Incoming::parse`]: what that refuses is never taken for whole here.
+
+use super::RequestId;
+use super::method;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// Levels of nesting. Whole messages may have more.
+const DEPTH: usize = 1 << 20;
+/// Bytes of a member name at the top of the message, as written.
+const NAME: usize = 4096;
+/// Bytes, as written, of other names and of values that are compared: none that means anything is longer.
+const WORD: usize = 96;
+
+/// Where a result may have URIs that its client has to know by another name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// Nowhere: there is one backend.
+    Nowhere,
+    /// In the content of a tool's result.
+    Tool,
+    /// In the messages of a prompt.
+    Prompt,
+    /// In the contents of a resource.
+    Resource,
+}
+
+/// A part of the answer, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    Bytes(Bytes),
+    /// Here stood the id.
+    Id,
+    /// JSON text of a URI that may have to be another.
+    Uri(Bytes),
+}
+
+/// Why it is no answer to the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Invalid(pub &'static str);
+
+/// One answer, as far as it has come.
+#[derive(Debug)]
+pub struct Scanner {
+    id: u64,
+    places: Places,
+    state: State,
+    nesting: Nesting,
+    /// The outer containers that mean something. The rest of the nesting does not.
+    nodes: Vec<Node>,
+    /// The name of the last member of the innermost of them.
+    key: Key,
+    taken: Option<Taken>,
+    /// What of it has come.
+    text: Vec<u8>,
+    utf8: Utf8,
+    has_version: bool,
+    id_len: Option<usize>,
+    has_result: bool,
+    /// The type of the block at hand, once it is known.
+    kind: Option<Kind>,
+    ready: VecDeque<Piece>,
+    /// From the first URI on that waits for the type of its block.
+    held: Vec<Held>,
+    held_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the message.
+    Start,
+    /// Where a value must begin.
+    Value,
+    /// The same at the start of an array, which may end instead.
+    Element,
+    /// Where a name must begin.
+    Name,
+    /// The same at the start of an object, which may end instead.
+    FirstName,
+    Colon,
+    /// After a value.
+    Next,
+    /// After the message.
+    End,
+    /// In a string; of a member's name, or a value.
+    Text {
+        name: bool,
+    },
+    Escape {
+        name: bool,
+    },
+    /// So many hexadecimal digits are missing.
+    Hex {
+        name: bool,
+        left: u8,
+    },
+    Number(Digits),
+    /// In `true`, `false` or `null`: what is missing.
+    Word(&'static [u8]),
+}
+
+/// What of a number has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Digits {
+    Minus,
+    Zero,
+    Whole,
+    Point,
+    Fraction,
+    Exponent,
+    Sign,
+    Power,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Node {
+    Message,
+    Result,
+    Blocks,
+    Block,
+    Resource,
+    Prompts,
+    Prompt,
+    Contents,
+    Content,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Version,
+    Id,
+    Result,
+    Content,
+    Contents,
+    Messages,
+    Type,
+    Uri,
+    Resource,
+    Other,
+}
+
+/// What is being copied aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    Name,
+    Version,
+    Id,
+    Type,
+    Uri,
+}
+
+/// The types of blocks that have a URI, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Link,
+    Embedded,
+    Other,
+}
+
+#[derive(Debug)]
+enum Held {
+    Piece(Piece),
+    /// A URI if the block is of this kind.
+    If(Kind, Bytes),
+}
+
+impl Places {
+    /// Where the result of `name` has URIs; none for methods whose results are always read whole.
+    pub fn of(name: &str) -> Option<Places> {
+        match name {
+            method::TOOLS_CALL => Some(Places::Tool),
+            method::PROMPTS_GET => Some(Places::Prompt),
+            method::RESOURCES_READ => Some(Places::Resource),
+            _ => None,
+        }
+    }
+}
+
+// === impl Scanner ===
+
+impl Scanner {
+    /// For the answer to the request `id`.
+    pub fn new(id: u64, places: Places) -> Self {
+        Scanner {
+            id,
+            places,
+            state: State::Start,
+            nesting: Nesting::default(),
+            nodes: Vec::new(),
+            key: Key::Other,
+            taken: None,
+            text: Vec::new(),
+            utf8: Utf8::default(),
+            has_version: false,
+            id_len: None,
+            has_result: false,
+            kind: None,
+            ready: VecDeque::new(),
+            held: Vec::new(),
+            held_bytes: 0,
+        }
+    }
+
+    /// Takes the next part of the text.
+    ///
+    /// # Errors
+    /// When it is not JSON, not an answer with a result, or the answer to another request. Nothing more may be pushed then, and what is
+    /// ready by then was good.
+    pub fn push(&mut self, chunk: &Bytes) -> Result<(), Invalid> {
+        self.utf8.push(chunk)?;
+        let text = &chunk[..];
+        // What was not passed on yet begins here, unless it is being held back.
+        let (mut at, mut from) = (0, 0);
+        while at < text.len() {
+            match self.state {
+                State::Text { name } => {
+                    let end = at + plain(&text[at..]);
+                    self.take(&text[at..end]);
+                    at = end;
+                    let Some(&byte) = text.get(at) else { break };
+                    self.take(&[byte]);
+                    at += 1;
+                    match byte {
+                        b'"' if name => self.name_ends()?,
+                        b'"' => self.value_ends(at, &mut from)?,
+                        b'\\' => self.state = State::Escape { name },
+                        _ => return Err(Invalid("a control character in a string")),
+                    }
+                }
+                State::Escape { name } => {
+                    self.take(&text[at..=at]);
+                    self.state = match text[at] {
+                        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => State::Text { name },
+                        b'u' => State::Hex { name, left: 4 },
+                        _ => return Err(Invalid("an escape that is none")),
+                    };
+                    at += 1;
+                }
+                State::Hex { name, left } => {
+                    self.take(&text[at..=at]);
+                    if !text[at].is_ascii_hexdigit() {
+                        return Err(Invalid("an escape that is none"));
+                    }
+                    self.state = if left > 1 { State::Hex { name, left: left - 1 } } else { State::Text { name } };
+                    at += 1;
+                }
+                State::Number(digits) => match digits.and(text[at])? {
+                    Some(more) => {
+                        self.take(&text[at..=at]);
+                        self.state = State::Number(more);
+                        at += 1;
+                    }
+                    // It ended before this byte.
+                    None => self.value_ends(at, &mut from)?,
+                },
+                State::Word(left) => {
+                    if left.first() != Some(&text[at]) {
+                        return Err(Invalid("a word that is none"));
+                    }
+                    self.take(&text[at..=at]);
+                    at += 1;
+                    match &left[1..] {
+                        [] => self.value_ends(at, &mut from)?,
+                        more => self.state = State::Word(more),
+                    }
+                }
+                _ if matches!(text[at], b' ' | b'\n' | b'\r' | b'\t') => at += 1,
+                State::Start if text[at] == b'{' => {
+                    self.open(true, Some(Node::Message))?;
+                    at += 1;
+                }
+                State::Value | State::Element if !(self.state == State::Element && text[at] == b']') => {
+                    self.value_begins(text[at], chunk, from..at)?;
+                    at += 1;
+                }
+                State::Name | State::FirstName if text[at] == b'"' => {
+                    // Names inside of what means nothing mean nothing.
+                    self.taken = (self.nesting.depth == self.nodes.len()).then_some(Taken::Name);
+                    self.take(b"\"");
+                    self.state = State::Text { name: true };
+                    at += 1;
+                }
+                State::Colon if text[at] == b':' => {
+                    self.state = State::Value;
+                    at += 1;
+                }
+                State::Next if text[at] == b',' => {
+                    self.state = if self.nesting.in_object() { State::Name } else { State::Value };
+                    at += 1;
+                }
+                State::Next | State::FirstName | State::Element if matches!(text[at], b'}' | b']') => {
+                    self.close(text[at] == b'}')?;
+                    at += 1;
+                }
+                State::End => return Err(Invalid("something after the message")),
+                _ => return Err(Invalid("not valid JSON")),
+            }
+        }
+        if !self.holds_back() {
+            self.pass(chunk.slice(from..));
+        }
+        Ok(())
+    }
+
+    /// The next piece that may be passed on.
+    pub fn pop(&mut self) -> Option<Piece> {
+        self.ready.pop_front()
+    }
+
+    /// The value of `result` has begun, and what stands before it is right.
+    pub fn has_begun(&self) -> bool {
+        self.has_result
+    }
+
+    /// Bytes of the id as the server wrote it, once that is known.
+    pub fn id_len(&self) -> Option<usize> {
+        self.id_len
+    }
+
+    /// Bytes that wait for what comes after them.
+    pub fn held(&self) -> usize {
+        self.held_bytes + self.text.len()
+    }
+
+    /// The text has ended.
+    ///
+    /// # Errors
+    /// When something is missing.
+    pub fn finish(&self) -> Result<(), Invalid> {
+        match () {
+            () if self.state != State::End || !self.utf8.is_whole() => Err(Invalid("the message ends too early")),
+            () if !self.has_version => Err(Invalid("member `jsonrpc` must be \"2.0\"")),
+            () if self.id_len.is_none() => Err(Invalid("a response with a result must have an id")),
+            () if !self.has_result => Err(Invalid("the message has no result")),
+            () => Ok(()),
+        }
+    }
+
+    /// Copies aside, where this is wanted.
+    fn take(&mut self, part: &[u8]) {
+        let Some(taken) = self.taken else { return };
+        let most = match taken {
+            Taken::Uri => usize::MAX,
+            Taken::Name if self.nodes.len() == 1 => NAME + 1,
+            _ => WORD + 1,
+        };
+        let room = most.saturating_sub(self.text.len());
+        self.text.extend_from_slice(&part[..part.len().min(room)]);
+    }
+
+    fn holds_back(&self) -> bool {
+        matches!(self.taken, Some(Taken::Id | Taken::Uri))
+    }
+
+    fn pass(&mut self, part: Bytes) {
+        if !part.is_empty() {
+            self.put(Piece::Bytes(part));
+        }
+    }
+
+    fn put(&mut self, piece: Piece) {
+        if self.held.is_empty() {
+            self.ready.push_back(piece);
+        } else {
+            self.held_bytes += if let Piece::Bytes(part) | Piece::Uri(part) = &piece { part.len() } else { 0 };
+            self.held.push(Held::Piece(piece));
+        }
+    }
+
+    /// A name has come whole.
+    fn name_ends(&mut self) -> Result<(), Invalid> {
+        self.state = State::Colon;
+        if self.taken.take().is_none() {
+            return Ok(());
+        }
+        let top = self.nodes.len() == 1;
+        if top && self.text.len() > NAME {
+            return Err(Invalid("a member name is too long"));
+        }
+        let decoded = self.text.contains(&b'\\').then(|| serde_json::from_slice::<String>(&self.text));
+        let name = match &decoded {
+            None => &self.text[1..self.text.len() - 1],
+            Some(Ok(name)) => name.as_bytes(),
+            Some(Err(_)) if top => return Err(Invalid("a member name that is no text")),
+            Some(Err(_)) => b"",
+        };
+        self.key = match name {
+            b"error" | b"method" if top => return Err(Invalid("the message has another member than a result")),
+            b"jsonrpc" => Key::Version,
+            b"id" => Key::Id,
+            b"result" => Key::Result,
+            b"content" => Key::Content,
+            b"contents" => Key::Contents,
+            b"messages" => Key::Messages,
+            b"type" => Key::Type,
+            b"uri" => Key::Uri,
+            b"resource" => Key::Resource,
+            _ => Key::Other,
+        };
+        self.text.clear();
+        Ok(())
+    }
+
+    /// `unsent`: the place in `chunk` of what was not passed on yet, up to the value.
+    fn value_begins(&mut self, byte: u8, chunk: &Bytes, unsent: Range<usize>) -> Result<(), Invalid> {
+        let here = (self.nesting.depth == self.nodes.len() && self.nesting.in_object()).then(|| self.nodes.last().copied()).flatten();
+        self.taken = match (here, self.key) {
+            (Some(Node::Message), Key::Version) if byte == b'"' && !self.has_version => Some(Taken::Version),
+            (Some(Node::Message), Key::Version) => return Err(Invalid("member `jsonrpc` must be \"2.0\", once")),
+            (Some(Node::Message), Key::Id) if self.id_len.is_none() && !matches!(byte, b'{' | b'[') => Some(Taken::Id),
+            (Some(Node::Message), Key::Id) => return Err(Invalid("member `id` must be a string or an integer, once")),
+            (Some(Node::Message), Key::Result) if self.has_result => return Err(Invalid("member `result` occurs more than once")),
+            (Some(Node::Message), Key::Result) => {
+                self.has_result = true;
+                None
+            }
+            (Some(Node::Block), Key::Type) if self.kind.is_none() => match byte {
+                b'"' => Some(Taken::Type),
+                _ => {
+                    self.decide(Kind::Other);
+                    None
+                }
+            },
+            (Some(Node::Block | Node::Resource | Node::Content), Key::Uri) if byte == b'"' => Some(Taken::Uri),
+            _ => None,
+        };
+        if self.holds_back() {
+            self.pass(chunk.slice(unsent));
+        }
+        self.take(&[byte]);
+        self.state = match byte {
+            b'"' => State::Text { name: false },
+            b'-' => State::Number(Digits::Minus),
+            b'0' => State::Number(Digits::Zero),
+            b'1'..=b'9' => State::Number(Digits::Whole),
+            b't' => State::Word(b"rue"),
+            b'f' => State::Word(b"alse"),
+            b'n' => State::Word(b"ull"),
+            b'{' | b'[' => {
+                let object = byte == b'{';
+                let node = if self.nesting.depth == self.nodes.len() { self.inner(object) } else { None };
+                return self.open(object, node);
+            }
+            _ => return Err(Invalid("not valid JSON")),
+        };
+        Ok(())
+    }
+
+    /// What the container is that begins now.
+    fn inner(&self, object: bool) -> Option<Node> {
+        let places = self.places;
+        Some(match (self.nodes.last()?, self.key, object) {
+            (Node::Message, Key::Result, true) if places != Places::Nowhere => Node::Result,
+            (Node::Result, Key::Content, false) if places == Places::Tool => Node::Blocks,
+            (Node::Result, Key::Messages, false) if places == Places::Prompt => Node::Prompts,
+            (Node::Result, Key::Contents, false) if places == Places::Resource => Node::Contents,
+            (Node::Prompts, _, true) => Node::Prompt,
+            (Node::Prompt, Key::Content, false) => Node::Blocks,
+            (Node::Blocks, _, true) | (Node::Prompt, Key::Content, true) => Node::Block,
+            (Node::Block, Key::Resource, true) => Node::Resource,
+            (Node::Contents, _, true) => Node::Content,
+            _ => return None,
+        })
+    }
+
+    fn open(&mut self, object: bool, node: Option<Node>) -> Result<(), Invalid> {
+        self.nesting.push(object)?;
+        if node == Some(Node::Block) {
+            self.kind = None;
+        }
+        self.nodes.extend(node);
+        self.state = if object { State::FirstName } else { State::Element };
+        Ok(())
+    }
+
+    fn close(&mut self, object: bool) -> Result<(), Invalid> {
+        if !self.nesting.pop(object) {
+            return Err(Invalid("not valid JSON"));
+        }
+        if self.nodes.len() > self.nesting.depth && self.nodes.pop() == Some(Node::Block) {
+            // It said of no type.
+            self.decide(Kind::Other);
+        }
+        self.state = if self.nesting.depth == 0 { State::End } else { State::Next };
+        Ok(())
+    }
+
+    /// A string, number or word has come whole, and ends at `end` of the chunk.
+    fn value_ends(&mut self, end: usize, from: &mut usize) -> Result<(), Invalid> {
+        self.state = State::Next;
+        let Some(taken) = self.taken.take() else { return Ok(()) };
+        match taken {
+            Taken::Version if self.text == b"\"2.0\"" => self.has_version = true,
+            Taken::Version => return Err(Invalid("member `jsonrpc` must be \"2.0\"")),
+            Taken::Id => {
+                *from = end;
+                self.id_len = Some(self.text.len());
+                let id = RequestId::from_raw(Bytes::copy_from_slice(&self.text));
+                if !id.is_some_and(|id| id.stands_for(self.id)) {
+                    return Err(Invalid("it answered a request that was not made"));
+                }
+                self.put(Piece::Id);
+            }
+            Taken::Type => {
+                let kind = match serde_json::from_slice::<String>(&self.text).as_deref() {
+                    Ok("resource_link") => Kind::Link,
+                    Ok("resource") => Kind::Embedded,
+                    _ => Kind::Other,
+                };
+                self.decide(kind);
+            }
+            Taken::Uri => {
+                *from = end;
+                let uri = Bytes::copy_from_slice(&self.text);
+                let of = match self.nodes.last() {
+                    Some(Node::Block) => Kind::Link,
+                    Some(Node::Resource) => Kind::Embedded,
+                    _ => Kind::Other,
+                };
+                match self.kind {
+                    _ if of == Kind::Other => self.put(Piece::Uri(uri)),
+                    Some(kind) if kind == of => self.put(Piece::Uri(uri)),
+                    Some(_) => self.put(Piece::Bytes(uri)),
+                    None => {
+                        self.held_bytes += uri.len();
+                        self.held.push(Held::If(of, uri));
+                    }
+                }
+            }
+            // Names end elsewhere.
+            Taken::Name => {}
+        }
+        self.text.clear();
+        Ok(())
+    }
+
+    /// The type of the block is known: what waited for it goes on, ahead of what was not passed on of the chunk.
+    fn decide(&mut self, kind: Kind) {
+        self.kind = Some(kind);
+        self.held_bytes = 0;
+        self.ready.extend(std::mem::take(&mut self.held).into_iter().map(|held| match held {
+            Held::Piece(piece) => piece,
+            Held::If(of, uri) if of == kind => Piece::Uri(uri),
+            Held::If(_, uri) => Piece::Bytes(uri),
+        }));
+    }
+}
+
+impl Digits {
+    /// With `byte` behind it; none where the number ends before it.
+    fn and(self, byte: u8) -> Result<Option<Digits>, Invalid> {
+        Ok(Some(match (self, byte) {
+            (Digits::Minus, b'0') => Digits::Zero,
+            (Digits::Minus, b'1'..=b'9') | (Digits::Whole, b'0'..=b'9') => Digits::Whole,
+            (Digits::Zero | Digits::Whole, b'.') => Digits::Point,
+            (Digits::Point | Digits::Fraction, b'0'..=b'9') => Digits::Fraction,
+            (Digits::Zero | Digits::Whole | Digits::Fraction, b'e' | b'E') => Digits::Exponent,
+            (Digits::Exponent, b'+' | b'-') => Digits::Sign,
+            (Digits::Exponent | Digits::Sign | Digits::Power, b'0'..=b'9') => Digits::Power,
+            (Digits::Zero, b'0'..=b'9') => return Err(Invalid("not valid JSON")),
+            (Digits::Zero | Digits::Whole | Digits::Fraction | Digits::Power, _) => return Ok(None),
+            _ => return Err(Invalid("not valid JSON")),
+        }))
+    }
+}
+
+/// How many bytes at the start end no string, begin no escape and are no control characters.
+fn plain(text: &[u8]) -> usize {
+    const BLOCK: usize = 32;
+    let stops = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
+    // Whole blocks without a branch in them: most of a large answer is long strings.
+    let blocks = text.chunks_exact(BLOCK).take_while(|block| !block.iter().fold(false, |any, &byte| any | stops(byte)));
+    let start = blocks.count() * BLOCK;
+    start + text[start..].iter().position(|&byte| stops(byte)).unwrap_or(text.len() - start)
+}
+
+// === impl Nesting ===
+
+/// The containers that are open, a bit each: whether it is an object.
+#[derive(Debug, Default)]
+struct Nesting {
+    bits: Vec<u64>,
+    depth: usize,
+}
+
+impl Nesting {
+    fn push(&mut self, object: bool) -> Result<(), Invalid> {
+        if self.depth == DEPTH {
+            return Err(Invalid("it is nested too deeply"));
+        }
+        let (word, bit) = (self.depth / 64, self.depth % 64);
+        if word == self.bits.len() {
+            self.bits.push(0);
+        }
+        self.bits[word] = self.bits[word] & !(1 << bit) | u64::from(object) << bit;
+        self.depth += 1;
+        Ok(())
+    }
+
+    /// False where another one, or none, is open.
+    fn pop(&mut self, object: bool) -> bool {
+        let fits = self.depth > 0 && self.in_object() == object;
+        self.depth -= usize::from(fits);
+        fits
+    }
+
+    fn in_object(&self) -> bool {
+        self.depth.checked_sub(1).is_some_and(|at| self.bits[at / 64] >> (at % 64) & 1 == 1)
+    }
+}
+
+// === impl Utf8 ===
+
+/// A character that is not whole yet.
+#[derive(Debug, Default)]
+struct Utf8 {
+    part: [u8; 4],
+    len: usize,
+}
+
+impl Utf8 {
+    fn push(&mut self, mut text: &[u8]) -> Result<(), Invalid> {
+        const NO_TEXT: Invalid = Invalid("it is not UTF-8");
+        while self.len > 0 {
+            let Some((first, rest)) = text.split_first() else { return Ok(()) };
+            text = rest;
+            self.part[self.len] = *first;
+            self.len += 1;
+            match std::str::from_utf8(&self.part[..self.len]) {
+                Ok(_) => self.len = 0,
+                // Of four bytes none can be missing.
+                Err(error) if error.error_len().is_none() => {}
+                Err(_) => return Err(NO_TEXT),
+            }
+        }
+        match std::str::from_utf8(text) {
+            Ok(_) => {}
+            Err(error) if error.error_len().is_none() => {
+                let tail = &text[error.valid_up_to()..];
+                self.len = tail.len();
+                self.part[..tail.len()].copy_from_slice(tail);
+            }
+            Err(_) => return Err(NO_TEXT),
+        }
+        Ok(())
+    }
+
+    fn is_whole(&self) -> bool {
+        self.len == 0
+    }
+}
+
+#[cfg(test)]
+mod tests;
