@@ -14,7 +14,7 @@ use super::restore::Memo;
 use super::target::{Backend, Target};
 use super::{Hello, Inbox, Outbound, ServerHello, State};
 use crate::admission::Room;
-use crate::protocol::{Incoming, RequestId, Wire, method};
+use crate::protocol::{Incoming, Wire, method};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl Upstream {
         if let Some(at) = out.progress_token_at {
             edits.replace(at, id.to_string());
         }
-        let message = out.request.rewritten(&RequestId::number(id), edits);
+        let message = out.request.numbered(id, edits);
         let memo = Memo::of(&out.request.method, &message);
         let (way, aside) = match &link.wiring {
             Wiring::Http(_) => {

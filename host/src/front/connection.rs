@@ -73,7 +73,8 @@ pub(super) async fn serve<H: Handler>(stream: TcpStream, peer: SocketAddr, serve
     loop {
         tokio::select! {
             biased;
-            () = server.stopped.cancelled() => return,
+            // Never before `stopping`.
+            () = server.stopped.cancelled(), if stopping => return,
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     tracing::debug!(%peer, %error, "connection ended");

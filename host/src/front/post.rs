@@ -11,6 +11,7 @@ use crate::protocol::{Incoming, Request, headers};
 use crate::telemetry::metrics::IsolationSignal;
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use std::sync::Arc;
 
 /// Some platforms put one before every text. It is no JSON, and means nothing.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -62,10 +63,10 @@ impl Front {
             Class::Modern => Box::pin(self.modern(verified, accepts, request)).await,
             Class::InSession => {
                 let session = verified.session(Some(&request.id))?;
-                let id = request.id.clone();
-                let refused = |refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(id.clone()) };
+                let request = Arc::new(request);
+                let refused = |refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(request.id.clone()) };
                 let credit = self.gateway.admit(&session, &request).await.map_err(refused)?;
-                let answer = self.gateway.request(&session, request, credit).map_err(refused)?;
+                let answer = self.gateway.request(&session, request.clone(), credit).map_err(refused)?;
                 // Before HTTP/1.1 a body of unknown length ends with its connection, whether it was cut or not.
                 let flows = verified.version >= http::Version::HTTP_11;
                 Ok(reply::to_response(self, &session, accepts, flows, answer).await)

@@ -52,13 +52,12 @@ impl Gateway {
         let number = session.asked.ask(question).ok_or_else(|| {
             RpcError::new(codes::OVERLOADED, "too many requests to this client wait for an answer (limits.server_requests)")
         })?;
-        let id = RequestId::number(number);
         let mut edits = Edits::new();
         if let Some(token) = token {
-            edits.replace(token.at, id.raw().clone());
+            edits.replace(token.at, number.to_string());
         }
         tasks::relate_params(session, backend, &request.raw, request.params_at.clone(), &mut edits);
-        let message = request.rewritten(&id, edits);
+        let message = request.numbered(number, edits);
         let refused = match session.streams.note(carrier, message, Rule::Ask(number)).await {
             Noted::Gone => RpcError::new(codes::CLIENT_GONE, "the client has closed the stream that this request belongs to"),
             Noted::Dropped => RpcError::new(codes::CLIENT_GONE, "the client does not read its stream, so it cannot be asked now"),

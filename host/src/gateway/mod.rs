@@ -203,8 +203,13 @@ impl Gateway {
 
     /// Takes a request of a session. Does not wait: what takes time is in the reply, as work that the session owns, and that goes on when the
     /// HTTP connection is gone. `credit` is what `admit` gave for it; it returns when the answer has drained.
-    pub fn request(self: &Arc<Self>, session: &Arc<Session>, request: Request, credit: Option<Permit>) -> Result<Reply, Refusal> {
-        self.dispatch(session, Arc::new(request), credit, Extras::default())
+    pub fn request(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        request: impl Into<Arc<Request>>,
+        credit: Option<Permit>,
+    ) -> Result<Reply, Refusal> {
+        self.dispatch(session, request.into(), credit, Extras::default())
     }
 
     fn dispatch(

@@ -238,9 +238,9 @@ impl Request {
         Request { id: RequestId::number(0), id_at, method: method.into(), params_at: Some(params_at), raw, index: Index::default() }
     }
 
-    /// The message with another id and the other replacements made.
-    pub fn rewritten(&self, id: &RequestId, mut edits: Edits) -> Wire {
-        edits.replace(self.id_at.clone(), id.raw().clone());
+    /// The message under a number of ours, with the other replacements made.
+    pub fn numbered(&self, id: u64, mut edits: Edits) -> Wire {
+        edits.replace(self.id_at.clone(), id.to_string());
         edits.apply(&self.raw)
     }
 
@@ -304,7 +304,7 @@ mod tests {
         let mut edits = Edits::new();
         edits.replace(name.at, "\"t\"").replace(token.at, "7");
         assert_eq!(
-            r.rewritten(&RequestId::number(7), edits).into_bytes(),
+            r.numbered(7, edits).into_bytes(),
             r#"{ "zz":1.0,"params":{"name":"t","arguments":{"a":1,"a":2},"_meta":{"progressToken":7}},"method":"tools/call","id":7,"jsonrpc":"2.0"}"#
         );
     }

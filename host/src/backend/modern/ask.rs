@@ -6,7 +6,7 @@ use crate::backend::{Hello, Outbound};
 use crate::protocol::json::{self, Object};
 use crate::protocol::members::{splice, splice_object};
 use crate::protocol::mirror::{self, Mirrored};
-use crate::protocol::{Edits, RequestId, Version, Wire, meta, method};
+use crate::protocol::{Edits, Version, Wire, meta, method};
 use bytes::Bytes;
 use http::HeaderMap;
 use std::borrow::Cow;
@@ -107,7 +107,7 @@ impl Ask {
         if let Some(at) = &self.out.progress_token_at {
             edits.replace(at.clone(), id.to_string());
         }
-        self.out.request.rewritten(&RequestId::number(id), edits)
+        self.out.request.numbered(id, edits)
     }
 
     /// The message under `id`, which is also its progress token.
@@ -117,7 +117,7 @@ impl Ask {
             edits.replace(at.clone(), id.to_string());
         }
         self.splice(members, retry, &mut edits);
-        self.out.request.rewritten(&RequestId::number(id), edits)
+        self.out.request.numbered(id, edits)
     }
 
     fn splice(&self, members: &str, retry: Option<&Retry>, edits: &mut Edits) {

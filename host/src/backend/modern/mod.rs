@@ -70,7 +70,7 @@ pub fn call(inner: &Arc<Inner>, link: Arc<Link>, out: Outbound, deadline: Instan
     let method = out.request.method.clone();
     let exchange: std::pin::Pin<Box<dyn Future<Output = Result<Response, BackendError>> + Send>> = match &*method {
         method::SET_LEVEL | method::RESOURCES_SUBSCRIBE | method::RESOURCES_UNSUBSCRIBE | method::PING => {
-            let memo = Memo::of(&method, &out.request.rewritten(&RequestId::number(id), out.edits));
+            let memo = Memo::of(&method, &out.request.numbered(id, out.edits));
             let (inner, link) = (inner.clone(), link.clone());
             Box::pin(async move { here(&inner, &link, id, &method, memo).await })
         }

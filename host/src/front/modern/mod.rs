@@ -20,6 +20,7 @@ use crate::protocol::{Request, RequestId, RpcError, Version, codes, sse};
 use crate::telemetry::metrics::LevelGuard;
 use check::Fault;
 use http::StatusCode;
+use std::sync::Arc;
 use tokio::time::timeout;
 
 struct Carrier {
@@ -31,8 +32,8 @@ struct Carrier {
 
 impl Front {
     pub(super) async fn modern(&self, verified: &Verified<'_>, accepts: Accepts, request: Request) -> Result<Response, Refused> {
-        let id = request.id.clone();
-        let fault = |fault: Fault| Refused::Fault { fault: Box::new(fault), id: id.clone() };
+        let request = Arc::new(request);
+        let fault = |fault: Fault| Refused::Fault { fault: Box::new(fault), id: request.id.clone() };
         let envelope = check::envelope(verified.headers, &request, verified.own).map_err(fault)?;
         let brought = Brought::of(verified.headers).map_err(|why| fault(why.into()))?;
         if !is_known(&request.method) {
@@ -41,10 +42,18 @@ impl Front {
             return Err(fault(Fault { status: StatusCode::NOT_FOUND, error }));
         }
         let (host, principal) = (&verified.host, verified.principal.clone());
-        let asking = Asking { host, principal, own: verified.own, client: envelope.client, level: envelope.level, brought, request };
+        let asking = Asking {
+            host,
+            principal,
+            own: verified.own,
+            client: envelope.client,
+            level: envelope.level,
+            brought,
+            request: request.clone(),
+        };
         let answering = self.gateway.ask_modern(asking).await;
-        let answering = answering.map_err(|refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(id.clone()) })?;
-        Ok(self.modern_answer(accepts, answering, &id).await)
+        let answering = answering.map_err(|refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(request.id.clone()) })?;
+        Ok(self.modern_answer(accepts, answering, &request.id).await)
     }
 
     async fn modern_answer(&self, accepts: Accepts, mut answering: Answering, id: &RequestId) -> Response {

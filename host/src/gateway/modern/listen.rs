@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 impl Gateway {
     /// Opens such a stream.
-    pub(super) async fn listen_modern(self: &Arc<Self>, session: &Arc<Session>, request: Request) -> Result<Answering, Refusal> {
+    pub(super) async fn listen_modern(self: &Arc<Self>, session: &Arc<Session>, request: Arc<Request>) -> Result<Answering, Refusal> {
         let refuse = |error: RpcError| Refusal::new(StatusCode::OK, error);
         let asked = wanted(&request).map_err(|why| refuse(RpcError::invalid_params(why)))?;
         let reader = session.streams.open();
@@ -39,7 +39,7 @@ impl Gateway {
             }
         };
         // From here on whatever ends it, a client that hangs up among others, takes back what was subscribed by then.
-        let listening = Answering::listening(self, session, Arc::new(request.clone()), reader, at_end);
+        let listening = Answering::listening(self, session, request.clone(), reader, at_end);
         for (backend, hello) in self.settle(session).await.iter().enumerate() {
             if let Some(hello) = hello {
                 // It was there before the stream was: no news.

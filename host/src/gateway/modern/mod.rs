@@ -55,7 +55,7 @@ pub struct Asking<'a> {
     pub client: Arc<Said>,
     pub level: Option<Level>,
     pub brought: Brought,
-    pub request: Request,
+    pub request: Arc<Request>,
 }
 
 /// Whether the era has this method, and the gateway too.
@@ -116,7 +116,6 @@ impl Gateway {
             drop(credit);
             return Box::pin(self.listen_modern(&session, request)).await;
         }
-        let request = Arc::new(request);
         let origin = request.clone();
         match self.dispatch(&session, request, credit, Extras { level, echo, brought })? {
             Reply::Now(message) => Ok(Answering::now(self, &session, origin, message)),

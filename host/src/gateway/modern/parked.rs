@@ -184,7 +184,7 @@ impl Gateway {
             session.carriers.waits(stream, false);
         }
         // Not admitted anew: it answers a server, and the call still holds the credit of its first attempt, which is that of the answer.
-        answering.continues(Arc::new(request), open);
+        answering.continues(request, open);
         Ok(answering)
     }
 }
