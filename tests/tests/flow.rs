@@ -7,6 +7,7 @@ use lockgate_tests::{
     backend::{Backend, Builder, Call},
     client::{self, Session},
     gateway::{Gateway, http_backends},
+    modern::Modern,
     process::resident,
     raw,
     stall::Unread,
@@ -429,6 +430,36 @@ async fn the_first_event_of_a_servers_stream_flows_too_unless_it_could_be_had_ag
         assert!(reply.is_stream() || reply.header("content-length").is_some());
         assert_eq!(reply.answer().await.result_raw(), text);
     }
+    setup.gateway.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_of_2026_07_28_gets_the_answer_of_an_older_server_in_its_form_while_it_comes() {
+    let setup = setup("").await;
+    let text = result(BIG);
+    let client = Modern::new(setup.gateway.mcp());
+    // Its chamber is there from here on.
+    client.list("tools/list", "tools").await;
+    // What an older server says of its own of the kind means nothing.
+    let says = text.replacen('{', r#"{"resultType":"odd", "a":1,"#, 1).replacen("\t\"isError\"", "\"resultType\":[1], \"isError\"", 1);
+    let want = text.replacen('{', r#"{"resultType":"complete", "a":1,"#, 1).replacen(",\t\"isError\"", ", \"isError\"", 1);
+    let asks = async { client.request("tools/call", json!({ "name": "t", "arguments": {} })).id("\"m\"").send().await.must_be(200).await };
+    let gives = async {
+        let call = setup.call().await;
+        let answer = answers(&call.id(), &says).remove(1);
+        let pours = call.pour(None);
+        pours.send(answer[..200_000].to_owned()).await;
+        (pours, answer)
+    };
+    let (reply, (pours, answer)) = tokio::join!(asks, gives);
+    // Its head is here, and the end not even at the gateway.
+    assert_eq!((reply.header("content-type"), reply.header("content-length")), (Some("application/json"), None));
+    let all = tokio::spawn(reply.text());
+    pours.send(answer[200_000..].to_owned()).await;
+    drop(pours);
+    let got = within("the rest", all).await.expect("it is read");
+    let want = answers("\"m\"", &want).remove(1);
+    assert!(got == want, "{:.300} … {}", got, &got[got.len() - 200..]);
     setup.gateway.stop().await;
 }
 

@@ -115,8 +115,7 @@ pub struct Outbound {
     pub progress_token_at: Option<std::ops::Range<usize>>,
     /// Where large messages that come for it get their room. None: it is not limited, because what comes is the gateway's own to keep.
     pub room: Option<crate::admission::Room>,
-    /// That a large answer may be given on while it is read. Over pipes it is read whole all the same, and so it is from a server of
-    /// 2026-07-28, from an event stream, and for a client of that revision.
+    /// That a large answer may be given on while it is read. Over pipes, and from a server of 2026-07-28, it is read whole all the same.
     pub flows: Option<Flows>,
     /// JSON text of the log level that this request wants; only of a client of 2026-07-28.
     pub level: Option<Bytes>,

@@ -98,9 +98,8 @@ impl Upstream {
                     receiver
                 });
                 let slot = Slot::default();
-                // What a client of the other era gets is put together from all of it.
-                let flows = out.flows.filter(|_| !inner.hello.modern);
-                let exchange = Box::pin(exchange::run(inner.clone(), link.clone(), id, message, slot.clone(), (out.room, flows)));
+                let ways = (out.room, out.flows);
+                let exchange = Box::pin(exchange::run(inner.clone(), link.clone(), id, message, slot.clone(), ways));
                 (Way::Http { exchange, slot }, aside)
             }
             Wiring::Pipe(pipe) => {

@@ -10,8 +10,9 @@ use super::uris::Known;
 use crate::admission::Permit;
 use crate::backend::{BackendError, Flow, Flows, Taker};
 use crate::catalog::Published;
-use crate::protocol::scan::{Piece, Places};
-use crate::protocol::{Request, Wire, json};
+use crate::catalog::keeping::{KIND, Keeping, is_of_the_era};
+use crate::protocol::scan::{Dress, Piece, Places};
+use crate::protocol::{Request, Wire, json, method};
 use crate::session::Session;
 use crate::session::streams::{Cut, Cutter, Rest, StreamId, Streams};
 use crate::telemetry::metrics::Outcome as Counted;
@@ -50,12 +51,18 @@ struct OnStream {
     stream: StreamId,
 }
 
-/// Whether, and how, the answer to the job may flow. To a client without sessions it may not: its status depends on the whole answer.
+/// Whether, and how, the answer to the job may flow.
 pub(super) fn may(job: &Job) -> Option<Flows> {
     let session = job.session();
-    let places = Places::of(&job.request.method).filter(|_| !session.version().is_modern())?;
+    let of = &*job.request.method;
+    let places = Places::of(of)?;
+    // For a client without sessions, as `shape` does it with the answer of an older server; those of newer ones do not flow.
+    let dress = session.version().is_modern().then(|| match of {
+        method::RESOURCES_READ => Dress { add: Keeping::NOT.members().into(), out: is_of_the_era },
+        _ => Dress { add: format!("\"{KIND}\":\"complete\"").into(), out: |name| name == KIND },
+    });
     let places = if session.host.backends.len() < 2 { Places::Nowhere } else { places };
-    Some(Flows { taker: Arc::new(OnStream { streams: session.streams.clone(), stream: job.stream }), places })
+    Some(Flows { taker: Arc::new(OnStream { streams: session.streams.clone(), stream: job.stream }), places, dress })
 }
 
 impl Taker for OnStream {

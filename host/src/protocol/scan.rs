@@ -5,14 +5,15 @@
 //! one member name, id or URI, a bit for each level of nesting, and a content block whose URI came before its type. As strict as
 //! [`super::Incoming::parse`]: what that refuses is never taken for whole here.
 
+mod text;
+
 use super::RequestId;
 use super::method;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::Range;
+use text::{Digits, Nesting, Utf8, plain};
 
-/// Levels of nesting. Whole messages may have more.
-const DEPTH: usize = 1 << 20;
 /// Bytes of a member name at the top of the message, as written.
 const NAME: usize = 4096;
 /// Bytes, as written, of other names and of values that are compared: none that means anything is longer.
@@ -29,6 +30,15 @@ pub enum Places {
     Prompt,
     /// In the contents of a resource.
     Resource,
+}
+
+/// What a result gets for a client of another era, as [`super::members::splice`] does with a whole one.
+#[derive(Clone, Debug)]
+pub struct Dress {
+    /// Members that are put in front of the others: JSON text, without braces.
+    pub add: Bytes,
+    /// Which of its own members are taken out.
+    pub out: fn(&str) -> bool,
 }
 
 /// A part of the answer, in its order.
@@ -70,6 +80,22 @@ pub struct Scanner {
     /// From the first URI on that waits for the type of its block.
     held: Vec<Held>,
     held_bytes: usize,
+    dress: Option<Dress>,
+    member: Member,
+    /// What stands between two members of the result, and the name of the next.
+    between: Vec<u8>,
+    /// Of the members of the result one was passed on, or left out.
+    kept: bool,
+    dropped: bool,
+}
+
+/// What becomes of a member of a result that is dressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Member {
+    Kept,
+    /// Its name has not come yet.
+    Unnamed,
+    Dropped,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,19 +132,6 @@ enum State {
     Word(&'static [u8]),
 }
 
-/// What of a number has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Digits {
-    Minus,
-    Zero,
-    Whole,
-    Point,
-    Fraction,
-    Exponent,
-    Sign,
-    Power,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Node {
     Message,
@@ -143,6 +156,8 @@ enum Key {
     Type,
     Uri,
     Resource,
+    /// Of a member that is left out.
+    Out,
     Other,
 }
 
@@ -187,7 +202,7 @@ impl Places {
 
 impl Scanner {
     /// For the answer to the request `id`.
-    pub fn new(id: u64, places: Places) -> Self {
+    pub fn new(id: u64, places: Places, dress: Option<Dress>) -> Self {
         Scanner {
             id,
             places,
@@ -205,6 +220,11 @@ impl Scanner {
             ready: VecDeque::new(),
             held: Vec::new(),
             held_bytes: 0,
+            dress,
+            member: Member::Kept,
+            between: Vec::new(),
+            kept: false,
+            dropped: false,
         }
     }
 
@@ -228,8 +248,11 @@ impl Scanner {
                     self.take(&[byte]);
                     at += 1;
                     match byte {
-                        b'"' if name => self.name_ends()?,
-                        b'"' => self.value_ends(at, &mut from)?,
+                        b'"' if name => {
+                            self.name_ends()?;
+                            self.member_begins(chunk, &mut from, at);
+                        }
+                        b'"' => self.value_ends(chunk, at, &mut from)?,
                         b'\\' => self.state = State::Escape { name },
                         _ => return Err(Invalid("a control character in a string")),
                     }
@@ -258,7 +281,7 @@ impl Scanner {
                         at += 1;
                     }
                     // It ended before this byte.
-                    None => self.value_ends(at, &mut from)?,
+                    None => self.value_ends(chunk, at, &mut from)?,
                 },
                 State::Word(left) => {
                     if left.first() != Some(&text[at]) {
@@ -267,7 +290,7 @@ impl Scanner {
                     self.take(&text[at..=at]);
                     at += 1;
                     match &left[1..] {
-                        [] => self.value_ends(at, &mut from)?,
+                        [] => self.value_ends(chunk, at, &mut from)?,
                         more => self.state = State::Word(more),
                     }
                 }
@@ -279,6 +302,10 @@ impl Scanner {
                 State::Value | State::Element if !(self.state == State::Element && text[at] == b']') => {
                     self.value_begins(text[at], chunk, from..at)?;
                     at += 1;
+                    if self.state == State::FirstName {
+                        // Where it is the result that has begun.
+                        self.member_ends(chunk, &mut from, at);
+                    }
                 }
                 State::Name | State::FirstName if text[at] == b'"' => {
                     // Names inside of what means nothing mean nothing.
@@ -296,15 +323,26 @@ impl Scanner {
                     at += 1;
                 }
                 State::Next | State::FirstName | State::Element if matches!(text[at], b'}' | b']') => {
+                    if self.in_dressed() {
+                        self.members_end(chunk, &mut from, at);
+                    }
                     self.close(text[at] == b'}')?;
                     at += 1;
+                    self.member_ends(chunk, &mut from, at);
                 }
                 State::End => return Err(Invalid("something after the message")),
                 _ => return Err(Invalid("not valid JSON")),
             }
         }
-        if !self.holds_back() {
-            self.pass(chunk.slice(from..));
+        match self.member {
+            Member::Kept if !self.holds_back() => self.pass(chunk.slice(from..)),
+            Member::Unnamed => {
+                self.between.extend_from_slice(&text[from..]);
+                if self.between.len() > NAME {
+                    return Err(Invalid("a member name is too long"));
+                }
+            }
+            _ => {}
         }
         Ok(())
     }
@@ -391,7 +429,9 @@ impl Scanner {
             Some(Err(_)) if top => return Err(Invalid("a member name that is no text")),
             Some(Err(_)) => b"",
         };
+        let out = |dress: &Dress| std::str::from_utf8(name).is_ok_and(dress.out);
         self.key = match name {
+            _ if self.nodes.last() == Some(&Node::Result) && self.dress.as_ref().is_some_and(out) => Key::Out,
             b"error" | b"method" if top => return Err(Invalid("the message has another member than a result")),
             b"jsonrpc" => Key::Version,
             b"id" => Key::Id,
@@ -406,6 +446,68 @@ impl Scanner {
         };
         self.text.clear();
         Ok(())
+    }
+
+    /// Directly in a result that is dressed.
+    fn in_dressed(&self) -> bool {
+        self.dress.is_some() && self.nodes.last() == Some(&Node::Result) && self.nesting.depth == self.nodes.len()
+    }
+
+    /// The name of a member has come, if it is one of a result that is dressed.
+    fn member_begins(&mut self, chunk: &Bytes, from: &mut usize, at: usize) {
+        if self.member != Member::Unnamed {
+            return;
+        }
+        if self.key == Key::Out {
+            self.between.clear();
+            self.dropped = true;
+            self.member = Member::Dropped;
+            return;
+        }
+        self.between.extend_from_slice(&chunk[*from..at]);
+        let mut between = std::mem::take(&mut self.between);
+        if !std::mem::replace(&mut self.kept, true) {
+            if self.dropped {
+                // The comma stood behind what is not there.
+                let comma = between.iter().position(|&byte| byte == b',').map_or(0, |comma| comma + 1);
+                between.drain(..comma);
+            }
+            self.put_on(&[b","]);
+        }
+        self.pass(between.into());
+        *from = at;
+        self.member = Member::Kept;
+    }
+
+    /// A member has come whole, or the result has begun.
+    fn member_ends(&mut self, chunk: &Bytes, from: &mut usize, at: usize) {
+        if self.in_dressed() && matches!(self.state, State::Next | State::FirstName) {
+            if self.member == Member::Kept {
+                self.pass(chunk.slice(*from..at));
+            }
+            *from = at;
+            self.member = Member::Unnamed;
+        }
+    }
+
+    /// The result ends at `at`.
+    fn members_end(&mut self, chunk: &Bytes, from: &mut usize, at: usize) {
+        if !self.kept {
+            self.put_on(&[]);
+        }
+        self.between.extend_from_slice(&chunk[*from..at]);
+        let between = std::mem::take(&mut self.between);
+        self.pass(between.into());
+        *from = at;
+        self.member = Member::Kept;
+    }
+
+    fn put_on(&mut self, and: &[&'static [u8]]) {
+        if let Some(dress) = &self.dress {
+            let add = dress.add.clone();
+            self.pass(add);
+            and.iter().for_each(|part| self.pass(Bytes::from_static(part)));
+        }
     }
 
     /// `unsent`: the place in `chunk` of what was not passed on yet, up to the value.
@@ -457,7 +559,7 @@ impl Scanner {
     fn inner(&self, object: bool) -> Option<Node> {
         let places = self.places;
         Some(match (self.nodes.last()?, self.key, object) {
-            (Node::Message, Key::Result, true) if places != Places::Nowhere => Node::Result,
+            (Node::Message, Key::Result, true) if places != Places::Nowhere || self.dress.is_some() => Node::Result,
             (Node::Result, Key::Content, false) if places == Places::Tool => Node::Blocks,
             (Node::Result, Key::Messages, false) if places == Places::Prompt => Node::Prompts,
             (Node::Result, Key::Contents, false) if places == Places::Resource => Node::Contents,
@@ -493,9 +595,12 @@ impl Scanner {
     }
 
     /// A string, number or word has come whole, and ends at `end` of the chunk.
-    fn value_ends(&mut self, end: usize, from: &mut usize) -> Result<(), Invalid> {
+    fn value_ends(&mut self, chunk: &Bytes, end: usize, from: &mut usize) -> Result<(), Invalid> {
         self.state = State::Next;
-        let Some(taken) = self.taken.take() else { return Ok(()) };
+        let Some(taken) = self.taken.take() else {
+            self.member_ends(chunk, from, end);
+            return Ok(());
+        };
         match taken {
             Taken::Version if self.text == b"\"2.0\"" => self.has_version = true,
             Taken::Version => return Err(Invalid("member `jsonrpc` must be \"2.0\"")),
@@ -550,110 +655,6 @@ impl Scanner {
             Held::If(of, uri) if of == kind => Piece::Uri(uri),
             Held::If(_, uri) => Piece::Bytes(uri),
         }));
-    }
-}
-
-impl Digits {
-    /// With `byte` behind it; none where the number ends before it.
-    fn and(self, byte: u8) -> Result<Option<Digits>, Invalid> {
-        Ok(Some(match (self, byte) {
-            (Digits::Minus, b'0') => Digits::Zero,
-            (Digits::Minus, b'1'..=b'9') | (Digits::Whole, b'0'..=b'9') => Digits::Whole,
-            (Digits::Zero | Digits::Whole, b'.') => Digits::Point,
-            (Digits::Point | Digits::Fraction, b'0'..=b'9') => Digits::Fraction,
-            (Digits::Zero | Digits::Whole | Digits::Fraction, b'e' | b'E') => Digits::Exponent,
-            (Digits::Exponent, b'+' | b'-') => Digits::Sign,
-            (Digits::Exponent | Digits::Sign | Digits::Power, b'0'..=b'9') => Digits::Power,
-            (Digits::Zero, b'0'..=b'9') => return Err(Invalid("not valid JSON")),
-            (Digits::Zero | Digits::Whole | Digits::Fraction | Digits::Power, _) => return Ok(None),
-            _ => return Err(Invalid("not valid JSON")),
-        }))
-    }
-}
-
-/// How many bytes at the start end no string, begin no escape and are no control characters.
-fn plain(text: &[u8]) -> usize {
-    const BLOCK: usize = 32;
-    let stops = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
-    // Whole blocks without a branch in them: most of a large answer is long strings.
-    let blocks = text.chunks_exact(BLOCK).take_while(|block| !block.iter().fold(false, |any, &byte| any | stops(byte)));
-    let start = blocks.count() * BLOCK;
-    start + text[start..].iter().position(|&byte| stops(byte)).unwrap_or(text.len() - start)
-}
-
-// === impl Nesting ===
-
-/// The containers that are open, a bit each: whether it is an object.
-#[derive(Debug, Default)]
-struct Nesting {
-    bits: Vec<u64>,
-    depth: usize,
-}
-
-impl Nesting {
-    fn push(&mut self, object: bool) -> Result<(), Invalid> {
-        if self.depth == DEPTH {
-            return Err(Invalid("it is nested too deeply"));
-        }
-        let (word, bit) = (self.depth / 64, self.depth % 64);
-        if word == self.bits.len() {
-            self.bits.push(0);
-        }
-        self.bits[word] = self.bits[word] & !(1 << bit) | u64::from(object) << bit;
-        self.depth += 1;
-        Ok(())
-    }
-
-    /// False where another one, or none, is open.
-    fn pop(&mut self, object: bool) -> bool {
-        let fits = self.depth > 0 && self.in_object() == object;
-        self.depth -= usize::from(fits);
-        fits
-    }
-
-    fn in_object(&self) -> bool {
-        self.depth.checked_sub(1).is_some_and(|at| self.bits[at / 64] >> (at % 64) & 1 == 1)
-    }
-}
-
-// === impl Utf8 ===
-
-/// A character that is not whole yet.
-#[derive(Debug, Default)]
-struct Utf8 {
-    part: [u8; 4],
-    len: usize,
-}
-
-impl Utf8 {
-    fn push(&mut self, mut text: &[u8]) -> Result<(), Invalid> {
-        const NO_TEXT: Invalid = Invalid("it is not UTF-8");
-        while self.len > 0 {
-            let Some((first, rest)) = text.split_first() else { return Ok(()) };
-            text = rest;
-            self.part[self.len] = *first;
-            self.len += 1;
-            match std::str::from_utf8(&self.part[..self.len]) {
-                Ok(_) => self.len = 0,
-                // Of four bytes none can be missing.
-                Err(error) if error.error_len().is_none() => {}
-                Err(_) => return Err(NO_TEXT),
-            }
-        }
-        match std::str::from_utf8(text) {
-            Ok(_) => {}
-            Err(error) if error.error_len().is_none() => {
-                let tail = &text[error.valid_up_to()..];
-                self.len = tail.len();
-                self.part[..tail.len()].copy_from_slice(tail);
-            }
-            Err(_) => return Err(NO_TEXT),
-        }
-        Ok(())
-    }
-
-    fn is_whole(&self) -> bool {
-        self.len == 0
     }
 }
 

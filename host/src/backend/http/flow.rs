@@ -11,7 +11,7 @@ use crate::admission::{Reading, Room};
 use crate::backend::error::BackendError;
 use crate::backend::inner::Inner;
 use crate::protocol::event::EventData;
-use crate::protocol::scan::{Piece, Places, Scanner};
+use crate::protocol::scan::{Dress, Piece, Places, Scanner};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use std::fmt::{Debug, Display};
@@ -38,6 +38,8 @@ pub struct Flows {
     pub taker: Arc<dyn Taker>,
     /// Where in it there may be URIs that need another name.
     pub places: Places,
+    /// What its result gets for a client of another era.
+    pub dress: Option<Dress>,
 }
 
 /// The rest of an answer, and what was read of it. Dropping it closes the connection to the backend, unless the end was reached.
@@ -49,9 +51,10 @@ pub struct Flow {
     /// Where it is an event of a stream.
     event: Option<EventData>,
     scanner: Scanner,
-    places: Places,
     /// As it was announced.
     length: Option<usize>,
+    /// Nothing changes in it but the id.
+    plain: bool,
     read: usize,
     /// Bytes that it may have.
     limit: usize,
@@ -101,7 +104,7 @@ impl Flow {
             }
             json = json.joined(&std::mem::take(&mut behind));
         }
-        let mut scanner = Scanner::new(id, flows.places);
+        let mut scanner = Scanner::new(id, flows.places, flows.dress.clone());
         let mut good = scanner.push(&json.first).is_ok();
         let mut read = json.first.len();
         while good && !scanner.has_begun() && read <= LARGE {
@@ -119,14 +122,14 @@ impl Flow {
         }
         let Json { body, announced, limit, room, reading, .. } = json;
         let patience = inner.backend.timeouts.call;
-        let (inner, places) = (inner.clone(), flows.places);
+        let inner = inner.clone();
         Ok(Begun::Flow(Box::new(Flow {
             inner,
             body: Some(body),
             event: None,
             scanner,
-            places,
             length: announced,
+            plain: flows.places == Places::Nowhere && flows.dress.is_none(),
             read,
             limit,
             patience,
@@ -148,7 +151,7 @@ impl Flow {
             let Some(chunk) = more(&mut events.body).await? else { return Ok(Begun::Whole(events.with(None))) };
             events.decoder.push(&chunk);
         }
-        let mut scanner = Scanner::new(id, flows.places);
+        let mut scanner = Scanner::new(id, flows.places, flows.dress.clone());
         // Its beginning is copied, so that it can still be read whole.
         let data = events.decoder.begun(0).map(Bytes::copy_from_slice);
         if !data.is_some_and(|data| scanner.push(&data).is_ok()) || !scanner.has_begun() {
@@ -160,14 +163,14 @@ impl Flow {
         }
         let Events { body, decoder, limit, room, reading } = events;
         let patience = inner.backend.timeouts.call;
-        let (inner, places) = (inner.clone(), flows.places);
+        let inner = inner.clone();
         Ok(Begun::Flow(Box::new(Flow {
             inner,
             body: Some(body),
             event: Some(EventData::begun()),
             scanner,
-            places,
             length: None,
+            plain: false,
             read: decoder.held(),
             limit,
             patience,
@@ -179,7 +182,7 @@ impl Flow {
 
     /// The bytes that it has with an id of `id_len` bytes, where that is known by now.
     pub fn length(&self, id_len: usize) -> Option<u64> {
-        let length = self.length.filter(|_| self.places == Places::Nowhere)?;
+        let length = self.length.filter(|_| self.plain)?;
         Some(length.checked_sub(self.scanner.id_len()?)?.checked_add(id_len)? as u64)
     }
 

@@ -53,21 +53,28 @@ impl Front {
         };
         let answering = self.gateway.ask_modern(asking).await;
         let answering = answering.map_err(|refusal| Refused::Gateway { refusal: Box::new(refusal), id: Some(request.id.clone()) })?;
-        Ok(self.modern_answer(accepts, answering, &request.id).await)
+        // Before HTTP/1.1 a cut looks like an end.
+        let flows = verified.version >= http::Version::HTTP_11;
+        Ok(self.modern_answer(accepts, flows, answering, &request.id).await)
     }
 
-    async fn modern_answer(&self, accepts: Accepts, mut answering: Answering, id: &RequestId) -> Response {
+    async fn modern_answer(&self, accepts: Accepts, flows: bool, mut answering: Answering, id: &RequestId) -> Response {
         let mut first = None;
         if answering.is_stream() {
             if !accepts.events {
                 return respond::refused(Refused::NotAcceptable { wanted: "text/event-stream" });
             }
         } else {
+            if flows && accepts.json {
+                answering.take_flow();
+            }
             loop {
                 // Waited for in place: parts are not lost when the wait is given up.
                 let part = match accepts.events {
                     true => match timeout(PATIENCE, answering.ready()).await {
                         Ok(()) => answering.next().await,
+                        // It has begun, and cannot be an event any more.
+                        Err(_) if answering.is_promised() => answering.next().await,
                         Err(_) => break,
                     },
                     false => answering.next().await,
@@ -78,7 +85,8 @@ impl Front {
                         return respond::events(Body::events(futures_util::stream::iter([event(message, permit)])));
                     }
                     // A client that reads no events is told nothing before its answer.
-                    Some(Part::Message(..)) if !accepts.events => {}
+                    Some(Part::Flow(frame, reader)) => return respond::answer(frame, reader),
+                    Some(Part::Message(..)) if !accepts.events || answering.is_promised() => {}
                     Some(Part::Message(message, permit)) => {
                         first = Some(event(message, permit));
                         break;
@@ -118,6 +126,8 @@ impl Carrier {
                 self.over = true;
                 Some((event(message, permit), self))
             }
+            // None was asked for.
+            Part::Flow(..) => None,
         }
     }
 }

@@ -33,6 +33,8 @@ pub enum Part {
         /// What the response says where the answer is all of it.
         status: StatusCode,
     },
+    /// An answer that is still being read, and the reader of its stream. Only after `take_flow`.
+    Flow(Frame, Reader),
 }
 
 /// A request while it is answered.
@@ -174,7 +176,10 @@ impl Answering {
             };
             if frame.last {
                 self.call = None;
-                self.reader = None;
+                let reader = self.reader.take();
+                if frame.rest.is_some() {
+                    return Some(self.flow(frame, reader));
+                }
                 return Some(self.answer(frame.message, frame.permit, frame.error));
             }
             let Some(number) = frame.asks else {
@@ -198,6 +203,31 @@ impl Answering {
             }
             if let Some(part) = Box::pin(self.park(questions)).await {
                 return Some(part);
+            }
+        }
+    }
+
+    /// It takes the answer while that is still being read, if nothing comes before it.
+    pub fn take_flow(&self) {
+        // One that an earlier request began has that one's id.
+        if let Some(reader) = self.reader.as_ref().filter(|_| !self.renamed) {
+            reader.take_flow();
+        }
+    }
+
+    /// It takes none any more. True: one is promised already, so the answer has to be waited for, and nothing before it matters.
+    pub fn is_promised(&self) -> bool {
+        self.reader.as_ref().is_some_and(Reader::is_promised)
+    }
+
+    fn flow(&self, frame: Frame, reader: Option<Reader>) -> Part {
+        match reader {
+            Some(reader) if !self.renamed => Part::Flow(frame, reader),
+            // It began in the moment in which its request ended with a question.
+            _ => {
+                let error =
+                    RpcError::new(codes::INTERNAL_ERROR, "the answer came before the request was repeated, and cannot be given now");
+                self.answer(error.to_message(Some(&self.request.id)), frame.permit, None)
             }
         }
     }
@@ -253,6 +283,7 @@ impl Answering {
             message.push(question.body.clone());
         }
         message.push(format!("}},\"requestState\":\"{state}\"}}}}"));
+        self.is_promised();
         let stream = self.stream();
         let waits = Answering {
             reader: self.reader.take(),

@@ -1,12 +1,18 @@
+use super::text::DEPTH;
 use super::*;
+use crate::protocol::members::splice;
 use crate::protocol::{Edits, Incoming, RequestId};
 use proptest::prelude::*;
 
 const ID: u64 = 7;
 
-/// What comes out of `chunks`, the id as `"client"` and URIs as `<…>`; whether it is a whole answer.
+/// What comes out of `chunks`, the result not dressed, the id as `"client"` and URIs as `<…>`; whether it is a whole answer.
 fn scan<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, places: Places) -> Result<Vec<u8>, Invalid> {
-    let mut scanner = Scanner::new(ID, places);
+    scan_as(chunks, places, None)
+}
+
+fn scan_as<'a>(chunks: impl IntoIterator<Item = &'a [u8]>, places: Places, dress: Option<Dress>) -> Result<Vec<u8>, Invalid> {
+    let mut scanner = Scanner::new(ID, places, dress);
     let mut out = Vec::new();
     for chunk in chunks {
         scanner.push(&Bytes::copy_from_slice(chunk))?;
@@ -33,6 +39,27 @@ fn parsed(text: &[u8]) -> Option<Vec<u8>> {
     let ours = response.ok && response.id.as_ref().is_some_and(|id| id.stands_for(ID));
     let client = RequestId::from_raw(Bytes::from_static(b"\"client\"")).unwrap();
     ours.then(|| response.rewritten(&client, Edits::new()).into_bytes().to_vec())
+}
+
+fn is_out(name: &str) -> bool {
+    name == "type" || name == "x"
+}
+
+fn dressed(text: &[u8], places: Places, size: usize) -> Option<Vec<u8>> {
+    let dress = Dress { add: Bytes::from_static(b"\"n\":0"), out: is_out };
+    scan_as(text.chunks(size), places, Some(dress)).ok()
+}
+
+/// What is made of a whole one whose result is dressed; none where it is no answer, or has names that are no text.
+fn spliced(text: &[u8]) -> Option<Vec<u8>> {
+    let Ok(Incoming::Response(response)) = Incoming::parse(Bytes::copy_from_slice(text)) else { return None };
+    parsed(text)?;
+    let mut edits = Edits::new();
+    if response.body().starts_with(b"{") {
+        splice(&response.raw, response.body_at.clone(), is_out, "\"n\":0", &mut edits).ok()?;
+    }
+    let client = RequestId::from_raw(Bytes::from_static(b"\"client\"")).unwrap();
+    Some(response.rewritten(&client, edits).into_bytes().to_vec())
 }
 
 /// The same, in whatever pieces it comes.
@@ -123,7 +150,7 @@ fn what_the_parser_refuses_never_passes_for_whole() {
 
 #[test]
 fn nothing_is_passed_on_of_an_id_before_it_is_known_to_be_right() {
-    let mut scanner = Scanner::new(ID, Places::Nowhere);
+    let mut scanner = Scanner::new(ID, Places::Nowhere, None);
     let head = Bytes::from_static(br#"{"result":{"a":"x"},"jsonrpc":"2.0","id":8"#);
     scanner.push(&head).unwrap();
     assert_eq!(scanner.pop(), Some(Piece::Bytes(head.slice(..head.len() - 1))));
@@ -135,7 +162,7 @@ fn nothing_is_passed_on_of_an_id_before_it_is_known_to_be_right() {
 
 #[test]
 fn slices_are_shared_and_not_copied() {
-    let mut scanner = Scanner::new(ID, Places::Nowhere);
+    let mut scanner = Scanner::new(ID, Places::Nowhere, None);
     let text = Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"a":"{}"}}}}"#, "x".repeat(1000)));
     scanner.push(&text).unwrap();
     let pieces: Vec<Piece> = std::iter::from_fn(|| scanner.pop()).collect();
@@ -196,7 +223,7 @@ fn uris_come_out_where_they_are_meant() {
 
 #[test]
 fn what_waits_for_its_type_is_held_and_nothing_else_is() {
-    let mut scanner = Scanner::new(ID, Places::Tool);
+    let mut scanner = Scanner::new(ID, Places::Tool, None);
     let filler = "x".repeat(5000);
     scanner.push(&Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"content":[{{"type":"text","text":"{filler}"#))).unwrap();
     assert_eq!(scanner.held(), 0);
@@ -205,6 +232,36 @@ fn what_waits_for_its_type_is_held_and_nothing_else_is() {
     assert!((5000..5100).contains(&scanner.held()), "{}", scanner.held());
     scanner.push(&Bytes::from_static(br#"","type":"resource_link""#)).unwrap();
     assert_eq!((scanner.held(), scanner.pop()), (0, Some(Piece::Uri(Bytes::from_static(b"\"a:1\"")))));
+}
+
+#[test]
+fn a_result_is_dressed_as_a_whole_one_is() {
+    for result in [
+        "{}",
+        "{ }",
+        "{ \"a\" : 1 }",
+        r#"{"x":1}"#,
+        r#"{ "x" : 1 , "a" : [1] }"#,
+        r#"{"a":1,"x":{"a":{"x":1}}}"#,
+        r#"{"x":[{}],"type":"t" , "a":{"x":[1]} , "\u0078":null , "b":"," }"#,
+        r#"{"a":{},"x":-1.5e3,"b":true,"x":2}"#,
+        "[1]",
+        "\"x\"",
+        r#"{"content":[{"uri":"a:1","type":"text"},{"type":"text"}],"x":0}"#,
+    ] {
+        for text in [
+            format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#),
+            format!(r#"{{"x":{{"x":1}},"result": {result} ,"type":1,"id":7,"jsonrpc":"2.0"}}"#),
+        ] {
+            let want = spliced(text.as_bytes()).unwrap();
+            for size in 1..=text.len() {
+                for places in [Places::Nowhere, Places::Tool] {
+                    let got = dressed(text.as_bytes(), places, size).map(|out| String::from_utf8(out).unwrap());
+                    assert_eq!(got.as_deref(), std::str::from_utf8(&want).ok(), "{text} by {size}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -264,6 +321,9 @@ proptest! {
             let out = whole(text.as_bytes(), places).ok();
             prop_assert_eq!(out.is_some(), once.is_some());
             prop_assert_eq!(&scan(text.as_bytes().chunks(size), places).ok(), &out);
+        }
+        if let Some(want) = spliced(text.as_bytes()) {
+            prop_assert_eq!(dressed(text.as_bytes(), Places::Nowhere, size), Some(want));
         }
     }
 
