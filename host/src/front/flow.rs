@@ -8,6 +8,9 @@ use crate::session::streams::{Cut, Reader, Rest};
 use bytes::Bytes;
 use std::task::{Context, Poll, ready};
 
+/// Bytes, and what of the credit goes with them.
+type Part = (Bytes, Option<Permit>);
+
 /// An answer that is still being read.
 pub struct Flowing {
     rest: Rest,
@@ -27,7 +30,7 @@ impl Flowing {
 
     /// The next piece and its share of the credit, as `Parts::next`. After the last piece of an answer of unknown length there is one
     /// without bytes, which returns the frame.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(Bytes, Option<Permit>), Cut>>> {
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Part, Cut>>> {
         loop {
             if let Some((part, mut permit)) = self.parts.next() {
                 self.left = self.left.map(|left| left.saturating_sub(part.len() as u64));

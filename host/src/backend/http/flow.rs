@@ -6,7 +6,7 @@
 
 use super::client;
 use super::client::Body;
-use super::messages::{Events, Json, Messages, ReadError, let_go, more};
+use super::messages::{Events, Json, Messages, Opened, ReadError, let_go, more};
 use crate::admission::{Reading, Room};
 use crate::backend::error::BackendError;
 use crate::backend::inner::Inner;
@@ -67,6 +67,7 @@ pub struct Flow {
 }
 
 /// How an answer begins.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and the usual case should not allocate")]
 pub enum Begun {
     Flow(Box<Flow>),
     /// It is read whole.
@@ -80,20 +81,19 @@ impl Flow {
     /// # Errors
     /// When the body breaks off, or is not what it has to be.
     pub async fn begin(inner: &Arc<Inner>, messages: Messages, id: u64, flows: &Flows) -> Result<Begun, ReadError> {
-        if !flows.taker.would() {
+        if !messages.may_have(LARGE) || !flows.taker.would() {
             return Ok(Begun::Whole(messages));
         }
-        match messages.into_json() {
-            Ok(json) => Self::in_json(inner, json, id, flows).await,
-            Err(messages) => match messages.into_events() {
-                Ok(events) => Self::in_event(inner, events, id, flows).await,
-                Err(messages) => Ok(Begun::Whole(messages)),
-            },
+        match messages.opened() {
+            // Boxed: calls are small without it.
+            Opened::Json(json) => Box::pin(Self::in_json(inner, json, id, flows)).await,
+            Opened::Events(events) => Box::pin(Self::in_event(inner, events, id, flows)).await,
+            Opened::Nothing(messages) => Ok(Begun::Whole(messages)),
         }
     }
 
     async fn in_json(inner: &Arc<Inner>, mut json: Json, id: u64, flows: &Flows) -> Result<Begun, ReadError> {
-        if !json.announced.is_none_or(|length| length > LARGE && length <= json.limit) {
+        if json.announced.is_some_and(|length| length > json.limit) {
             return Ok(Begun::Whole(json.into()));
         }
         let mut behind = BytesMut::new();
@@ -154,7 +154,7 @@ impl Flow {
         let mut scanner = Scanner::new(id, flows.places, flows.dress.clone());
         // Its beginning is copied, so that it can still be read whole.
         let data = events.decoder.begun(0).map(Bytes::copy_from_slice);
-        if !data.is_some_and(|data| scanner.push(&data).is_ok()) || !scanner.has_begun() {
+        if data.is_none_or(|data| scanner.push(&data).is_err()) || !scanner.has_begun() {
             return Ok(Begun::Whole(events.with(None)));
         }
         Room::grow(&events.room, &mut events.reading, HELD).await;

@@ -94,6 +94,14 @@ pub struct Json {
     pub reading: Option<Reading>,
 }
 
+/// What a body is.
+pub enum Opened {
+    Json(Json),
+    Events(Events),
+    /// It says nothing.
+    Nothing(Messages),
+}
+
 /// An event stream of which nothing was taken yet.
 #[derive(Debug)]
 pub struct Events {
@@ -151,13 +159,28 @@ impl Messages {
         Ok(Messages { body, form, first: first.freeze(), early: None, waiting: VecDeque::new(), limit, announced, room, reading: None })
     }
 
-    /// The body itself, where it is JSON and `next` was not called yet.
-    pub fn into_json(self) -> Result<Json, Messages> {
-        if !matches!(self.form, Form::Json) {
-            return Err(self);
+    /// Whether one of its messages may have more than `bytes`, as far as its head says.
+    pub fn may_have(&self, bytes: usize) -> bool {
+        match self.form {
+            Form::Json => self.announced.is_none_or(|length| length > bytes),
+            Form::Sse(_) => true,
+            Form::Done => false,
         }
-        let Messages { body, first, announced, limit, room, reading, .. } = self;
-        Ok(Json { body, first, announced, limit, room, reading })
+    }
+
+    /// The body itself. `next` was not called yet.
+    pub fn opened(self) -> Opened {
+        let Messages { body, form, first, announced, limit, room, reading, .. } = self;
+        match form {
+            Form::Json => Opened::Json(Json { body, first, announced, limit, room, reading }),
+            Form::Sse(mut decoder) => {
+                decoder.push(&first);
+                Opened::Events(Events { body, decoder, limit, room, reading })
+            }
+            Form::Done => {
+                Opened::Nothing(Messages { body, form, first, early: None, waiting: VecDeque::new(), limit, announced, room, reading })
+            }
+        }
     }
 
     pub fn is_stream(&self) -> bool {
@@ -239,20 +262,6 @@ impl Messages {
     /// Lets go of a body whose answer has come.
     pub fn finish(self, inner: &Inner) {
         let_go(inner, self.body);
-    }
-}
-
-impl Messages {
-    /// The stream itself, where it is one and `next` was not called yet.
-    pub fn into_events(self) -> Result<Events, Messages> {
-        let Messages { body, form, first, limit, room, reading, .. } = self;
-        match form {
-            Form::Sse(mut decoder) => {
-                decoder.push(&first);
-                Ok(Events { body, decoder, limit, room, reading })
-            }
-            form => Err(Messages { body, form, first, early: None, waiting: VecDeque::new(), limit, announced: None, room, reading }),
-        }
     }
 }
 
