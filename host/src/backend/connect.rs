@@ -9,6 +9,7 @@
 //!   └─ Down ◄───────────────────────────────────────────┘       any ── stop ──► Closed
 //! ```
 
+use super::announce::enter;
 use super::backoff::Backoff;
 use super::error::BackendError;
 use super::http::link::Refusal;
@@ -17,7 +18,7 @@ use super::link::{Link, Wiring};
 use super::phase::Phase;
 use super::restore;
 use super::target::{HttpTransport, Target};
-use super::{FromServer, ServerHello, modern, pipe, stdio};
+use super::{modern, pipe, stdio};
 use ::http::StatusCode;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::sync::{Arc, Mutex};
@@ -53,16 +54,6 @@ pub struct Course {
     link: Option<Arc<Link>>,
     /// The one whose session the backend has lost.
     lost: Option<Arc<Link>>,
-}
-
-/// What the session was told last of whether the backend is there.
-#[derive(Debug, Default)]
-pub struct Told {
-    /// A task is at it.
-    telling: bool,
-    /// Up to which phase.
-    seen: u64,
-    said: Option<Result<Arc<ServerHello>, Arc<str>>>,
 }
 
 impl Keeper {
@@ -329,49 +320,6 @@ async fn end(inner: &Arc<Inner>, link: &Link) {
         }
     })
     .await;
-}
-
-/// Goes on to a phase, and has the session told.
-fn enter(inner: &Arc<Inner>, phase: Phase) {
-    let is_news = matches!(phase, Phase::Up(_) | Phase::Down { .. });
-    inner.phase.set(phase);
-    if is_news && !std::mem::replace(&mut lock(&inner.told).telling, true) {
-        let shared = inner.clone();
-        inner.spawn(async move {
-            shared.stop.run_until_cancelled(announce(&shared)).await;
-        });
-    }
-}
-
-/// Tells the session of each change between up and down. In a task of its own, because connecting must not wait for a full inbox.
-async fn announce(inner: &Inner) {
-    loop {
-        let news = {
-            let mut told = lock(&inner.told);
-            let Some(phase) = inner.phase.newer(&mut told.seen) else {
-                // Under the lock: whoever goes on to another phase meanwhile sees that nobody is at it.
-                told.telling = false;
-                return;
-            };
-            match (phase, &told.said) {
-                // A silent renewal, unless the server is not what it was.
-                (Phase::Up(link), Some(Ok(before))) if *before == link.hello => None,
-                (Phase::Up(link), _) => {
-                    told.said = Some(Ok(link.hello.clone()));
-                    Some(FromServer::Up(link.hello.clone()))
-                }
-                (Phase::Down { .. }, Some(Err(_))) => None,
-                (Phase::Down { why, .. }, _) => {
-                    told.said = Some(Err(why.clone()));
-                    Some(FromServer::Down(why))
-                }
-                (Phase::Connecting | Phase::Renewing(_) | Phase::Closed, _) => None,
-            }
-        };
-        if let Some(news) = news {
-            inner.tell(news).await;
-        }
-    }
 }
 
 /// What a client may read of a failed attempt, without the backend's name, which the error around it has.

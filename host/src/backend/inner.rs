@@ -1,6 +1,7 @@
 //! What the tasks and calls of one upstream share: its phase, its numbers, what outlives a connection, and the way to the inbox.
 
-use super::connect::{self, Keeper, Told};
+use super::announce::Told;
+use super::connect::{self, Keeper};
 use super::error::BackendError;
 use super::handshake;
 use super::link::Link;

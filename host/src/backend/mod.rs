@@ -4,6 +4,7 @@
 //! the end of all of it. An `Upstream` belongs to exactly one session and is never shared. It knows no other backend and nothing of
 //! the downstream client's wire form; it is called by `session` and `gateway`.
 
+mod announce;
 mod backoff;
 mod call;
 mod connect;
