@@ -253,7 +253,10 @@ fn plain(bytes: &[u8]) -> usize {
         }
         // The lowest bit that is set is right; those above it may not be.
         let word = u64::from_le_bytes(*word);
-        let is = |byte: u8| (word ^ ONES * u64::from(byte)).wrapping_sub(ONES) & !(word ^ ONES * u64::from(byte));
+        let is = |byte: u8| {
+            let differs = word ^ (ONES * u64::from(byte));
+            differs.wrapping_sub(ONES) & !differs
+        };
         let found = (is(b'"') | is(b'\\') | word.wrapping_sub(ONES * 0x20) & !word) & HIGH;
         if found != 0 {
             return at + found.trailing_zeros() as usize / 8;
