@@ -8,7 +8,7 @@ use crate::protocol::Wire;
 use dashmap::DashMap;
 use http::header::{HOST, LOCATION};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::connect::HttpConnector;
 use std::error::Error;
@@ -31,6 +31,9 @@ pub struct HttpClient {
     /// One for each scheme, host and port that was asked for: those of the configured backends.
     origins: Arc<DashMap<(Scheme, Authority), Arc<Origin>>>,
 }
+
+/// The headers of a request: those that many have in common, and one more.
+pub type Head<'a> = (&'a HeaderMap, Option<(&'a HeaderName, &'a HeaderValue)>);
 
 /// A URL of a backend, and the connections that lead there. Never printed: it may hold a secret.
 #[derive(Clone)]
@@ -84,11 +87,16 @@ impl HttpClient {
     /// Sends a request and waits for the head of the response. Dropping the future, or the body of the response before its end,
     /// closes the connection.
     pub async fn send(&self, method: Method, at: &Address, headers: &HeaderMap, body: &Wire) -> Result<Response<Body>, SendError> {
-        let response = at.send(method.clone(), headers, body).await?;
+        self.send_with(method, at, (headers, None), body).await
+    }
+
+    /// As `send`, with one header more, or in place of that with its name.
+    pub async fn send_with(&self, method: Method, at: &Address, head: Head<'_>, body: &Wire) -> Result<Response<Body>, SendError> {
+        let response = at.send(method.clone(), head, body).await?;
         if !is_redirect(&response) {
             return Ok(response);
         }
-        Box::pin(follow(method, at, response, headers, body)).await
+        Box::pin(follow(method, at, response, head, body)).await
     }
 }
 
@@ -102,12 +110,15 @@ impl Address {
         self.origin.host()
     }
 
-    async fn send(&self, method: Method, headers: &HeaderMap, body: &Wire) -> Result<Response<Body>, SendError> {
+    async fn send(&self, method: Method, (headers, more): Head<'_>, body: &Wire) -> Result<Response<Body>, SendError> {
         let mut request = Request::new(WireBody::from(body.clone()));
         *request.method_mut() = method;
         // In origin-form (RFC 9112, 3.2.1).
         *request.uri_mut() = Uri::from(self.path.clone());
         *request.headers_mut() = headers.clone();
+        if let Some((name, value)) = more {
+            request.headers_mut().insert(name, value.clone());
+        }
         request.headers_mut().entry(HOST).or_insert_with(|| self.host().clone());
         self.origin.request(request).await
     }
@@ -134,14 +145,14 @@ async fn follow(
     method: Method,
     from: &Address,
     mut response: Response<Body>,
-    headers: &HeaderMap,
+    head: Head<'_>,
     body: &Wire,
 ) -> Result<Response<Body>, SendError> {
     let mut uri = from.origin.url(&from.path);
     for _ in 0..MAX_REDIRECTS {
         uri = redirect(&uri, &response)?;
         // Of the same origin, or it would have been refused.
-        response = Address::new(&uri, from.origin.clone()).send(method.clone(), headers, body).await?;
+        response = Address::new(&uri, from.origin.clone()).send(method.clone(), head, body).await?;
         if !is_redirect(&response) {
             return Ok(response);
         }

@@ -27,6 +27,7 @@ const ERROR_WAIT: Duration = Duration::from_secs(2);
 const GIVE_UP: Duration = Duration::from_secs(5);
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const STREAM: HeaderValue = HeaderValue::from_static(headers::EVENT_STREAM);
+static SESSION_ID: HeaderName = headers::SESSION_ID;
 const JSON: HeaderValue = HeaderValue::from_static(headers::JSON);
 
 #[derive(Debug)]
@@ -168,10 +169,8 @@ impl HttpLink {
 
     /// POSTs a message and waits for the head of the response.
     pub async fn post(&self, inner: &Arc<Inner>, message: &Wire) -> Result<HttpResponse<Body>, BackendError> {
-        match &self.session {
-            Some(_) => self.post_with(inner, &self.head_for_session(), message).await,
-            None => self.post_with(inner, &self.post, message).await,
-        }
+        let session = self.session.as_ref().map(|id| (&SESSION_ID, id));
+        inner.backend.http.send_with(Method::POST, &self.at, (&self.post, session), message).await.map_err(|e| inner.unsent(e))
     }
 
     /// As `post`, with other headers.
