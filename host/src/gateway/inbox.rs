@@ -35,7 +35,7 @@ impl Gateway {
     }
 
     /// A backend connected after the client was told without it, or anew: its lists are news.
-    async fn backend_up(self: &Arc<Self>, session: &Arc<Session>, backend: usize, hello: &Arc<ServerHello>) {
+    pub(super) async fn backend_up(self: &Arc<Self>, session: &Arc<Session>, backend: usize, hello: &Arc<ServerHello>) {
         if !session.is_registered() || !session.announce(backend, hello) {
             return;
         }

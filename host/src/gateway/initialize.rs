@@ -1,7 +1,7 @@
 //! initialize: a new session, and what its client is told of it.
 
 use super::{Gateway, Refusal, capabilities};
-use crate::backend::ServerHello;
+use crate::backend::{ServerHello, State};
 use crate::protocol::json::Object;
 use crate::protocol::{Request, RpcError, Version, Wire, codes, json};
 use crate::session::{Client, Declares, Principal, Session, VirtualHost};
@@ -25,10 +25,17 @@ impl Gateway {
         let unfinished = self.open_session(host, principal, client, None).await?;
         let session = unfinished.session().clone();
         let hellos = self.settle(&session).await;
-        session.set_registered();
         for (backend, hello) in hellos.iter().enumerate() {
             if let Some(hello) = hello {
                 session.announce(backend, hello);
+            }
+        }
+        // After that: its inbox would tell the client of backends that the answer has.
+        session.set_registered();
+        for (backend, upstream) in session.upstreams().iter().enumerate().filter(|(backend, _)| hellos[*backend].is_none()) {
+            // And it did not tell of one that has come since.
+            if let State::Connected(hello) = upstream.state() {
+                self.backend_up(&session, backend, &hello).await;
             }
         }
         let answer = answer(&request, &session, &hellos);

@@ -1,11 +1,10 @@
 //! A large answer that is given on while it is read: no faster than its reader asks, and never more of it than a chunk.
 //!
-//! Begins where the head of a JSON body, or of the first event of a stream, says that it is the result of the request, and its length that it is large. Until then nothing is
-//! decided, and the body can still be read whole. From then on what is wrong with it cuts it: it was not what it seemed, and who has the
-//! head has to see that the rest does not come.
+//! Begins where the head of a JSON body, or of the first event of a stream, says that it is the result of the request, and its length that
+//! it is large. Until then nothing is decided, and the body can still be read whole. From then on what is wrong with it cuts it: it was not
+//! what it seemed, and who has the head has to see that the rest does not come.
 
-use super::client;
-use super::client::Body;
+use super::client::{self, Body};
 use super::messages::{Events, Json, Messages, Opened, ReadError, let_go, more};
 use crate::admission::{Reading, Room};
 use crate::backend::error::BackendError;
