@@ -73,7 +73,7 @@ impl Inbox {
 
 impl Letters {
     /// The next message. None: there is none, and the next one that comes calls for somebody anew.
-    pub fn next(&mut self) -> Option<FromServer> {
+    pub fn take(&mut self) -> Option<FromServer> {
         let shared = self.0.as_ref()?;
         let mut queue = lock(&shared.queue);
         let message = queue.messages.pop_front();
@@ -140,13 +140,13 @@ mod tests {
         inbox.put(message("b"), false).now_or_never().unwrap();
         let mut letters = roused.try_recv().unwrap();
         assert!(roused.try_recv().is_err());
-        assert_eq!((text(letters.next()), text(letters.next())), (Some("a".into()), Some("b".into())));
+        assert_eq!((text(letters.take()), text(letters.take())), (Some("a".into()), Some("b".into())));
         inbox.put(message("c"), false).now_or_never().unwrap();
         assert!(roused.try_recv().is_err(), "somebody is at it");
-        assert_eq!((text(letters.next()), text(letters.next())), (Some("c".into()), None));
-        assert_eq!(text(letters.next()), None);
+        assert_eq!((text(letters.take()), text(letters.take())), (Some("c".into()), None));
+        assert_eq!(text(letters.take()), None);
         inbox.put(message("d"), false).now_or_never().unwrap();
-        assert_eq!(text(roused.try_recv().unwrap().next()), Some("d".into()));
+        assert_eq!(text(roused.try_recv().unwrap().take()), Some("d".into()));
     }
 
     #[test]
@@ -156,7 +156,7 @@ mod tests {
         let mut alone = Box::pin(inbox.put(message("b"), true));
         assert!(alone.as_mut().now_or_never().is_none());
         let mut letters = roused.try_recv().unwrap();
-        assert_eq!(text(letters.next()), Some("a".into()));
+        assert_eq!(text(letters.take()), Some("a".into()));
         alone.now_or_never().unwrap();
         inbox.put(message("c"), false).now_or_never().unwrap();
         let mut waiting = Box::pin(inbox.put(message("d"), false));

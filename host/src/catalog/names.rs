@@ -73,6 +73,7 @@ struct Inner {
     /// By backend: what it lists has changed since. Shorter where nothing has.
     stale: Box<[bool]>,
     /// What routers said about public names, since something changed.
+    #[expect(clippy::box_collection, reason = "most sessions have none, and a map takes 48 bytes for that")]
     routed: Option<Box<HashMap<Arc<str>, Routed>>>,
     /// Moves with every change.
     epoch: u32,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 impl Gateway {
     /// Serves what has come into the inbox of one upstream, until there is no more or the session ends.
     pub(super) async fn serve_inbox(self: Arc<Self>, session: Arc<Session>, backend: usize, mut letters: Letters) {
-        while let Some(message) = letters.next() {
+        while let Some(message) = letters.take() {
             match message {
                 FromServer::Up(hello) => {
                     // What is known of its tools may be from the time before. Of a backend that is new it was read a moment ago.

@@ -238,7 +238,7 @@ impl Flow {
             self.scanner.finish().map_err(|e| invalid(&e))?;
             // There may be more of a stream than its answer.
             if let Some(body) = self.body.take().filter(|_| self.event.is_some()) {
-                let_go(&inner, body);
+                let_go(inner, body);
             }
         }
         Ok(())
