@@ -228,7 +228,7 @@ pub fn inbox() -> (Inbox, mpsc::Receiver<FromServer>) {
     let inbox = Inbox::new(8, move |mut letters| {
         let sender = sender.clone();
         tokio::spawn(async move {
-            while let Some(message) = letters.next() {
+            while let Some(message) = letters.take() {
                 if sender.send(message).await.is_err() {
                     return;
                 }
