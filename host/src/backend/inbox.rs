@@ -114,10 +114,10 @@ mod tests {
     use futures_util::FutureExt;
     use tokio::sync::mpsc;
 
-    fn inbox(capacity: u32) -> (Inbox, mpsc::UnboundedReceiver<Letters>) {
-        let (sender, roused) = mpsc::unbounded_channel();
+    fn inbox(capacity: u32) -> (Inbox, mpsc::Receiver<Letters>) {
+        let (sender, roused) = mpsc::channel(8);
         let rouse = move |letters| {
-            let _ = sender.send(letters);
+            let _ = sender.try_send(letters);
         };
         (Inbox::new(capacity, rouse), roused)
     }
