@@ -55,7 +55,7 @@ impl Gateway {
     /// Like [`Gateway::start`], with more command line arguments and environment.
     pub async fn start_with(yaml: &str, arguments: &[&str], env: &[(&str, &str)]) -> Self {
         for attempt in 0.. {
-            let (listen, admin) = (free_port(), free_port());
+            let [listen, admin] = free_ports();
             let folder = Folder::new("gateway");
             let config = folder.write("lockgate.yaml", format!("listen: {listen}\nadmin: {admin}\n{yaml}"));
             let log = std::fs::File::create(folder.path().join("log")).expect("the log can be created");
@@ -217,8 +217,14 @@ fn gateway_binary() -> PathBuf {
 
 /// A port of the loopback that was free a moment ago.
 pub fn free_port() -> SocketAddr {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("the loopback has free ports");
-    socket.local_addr().expect("a bound socket has an address")
+    let [port] = free_ports();
+    port
+}
+
+/// As many, no two alike: none is let go before the last was found.
+fn free_ports<const N: usize>() -> [SocketAddr; N] {
+    let sockets = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").expect("the loopback has free ports"));
+    sockets.map(|socket| socket.local_addr().expect("a bound socket has an address"))
 }
 
 /// `backends:` with one HTTP backend for each pair of name and URL.
