@@ -687,3 +687,32 @@ async fn a_backend_with_a_shorter_limit_of_its_own_holds_initialize_no_longer_th
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     gateway.stop().await;
 }
+
+#[tokio::test]
+async fn what_clients_ask_and_what_goes_to_backends_is_counted_each_by_itself() {
+    let backend = Backend::with_tools("b", &["t"]).await;
+    let gateway = one(&backend, "").await;
+    let counted = async |name: &str| gateway.metric(name).await;
+    let session = gateway.initialize().await;
+    eventually("the backend's session", || (!backend.sessions().is_empty()).then_some(())).await;
+    for _ in 0..3 {
+        session.call("t", json!({})).await;
+    }
+    session.error("tools/call", json!({ "name": "missing", "arguments": {} })).await;
+    assert_eq!(counted("lockgate_requests_total{method=\"initialize\",outcome=\"ok\"}").await, 1.0);
+    assert_eq!(counted("lockgate_backend_requests_total{backend=\"one\",outcome=\"ok\"}").await, 3.0);
+    let refused = gateway.mcp().post(&[], r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#).await;
+    assert_eq!(refused.status, 400);
+    assert_eq!(counted("lockgate_requests_total{method=\"initialize\",outcome=\"refused\"}").await, 1.0);
+    within("the upstream is counted", async {
+        while counted("lockgate_backend_upstreams{backend=\"one\"}").await != 1.0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        session.delete().await;
+        while counted("lockgate_backend_upstreams{backend=\"one\"}").await != 0.0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    gateway.stop().await;
+}

@@ -40,11 +40,16 @@ pub enum BackendError {
     Closed,
 }
 
+/// Whether a server with this status says that it did not do what it was asked (RFC 9110, 15.5). 408 may come in the middle of it.
+fn refuses(status: u16) -> bool {
+    matches!(status, 400..500) && status != 408
+}
+
 impl BackendError {
     pub fn fate(&self) -> Fate {
         match self {
             BackendError::Unavailable { .. } => Fate::NotRun,
-            BackendError::Status { status, .. } if *status < 500 => Fate::NotRun,
+            BackendError::Status { status, .. } if refuses(*status) => Fate::NotRun,
             _ => Fate::Unknown,
         }
     }
@@ -57,7 +62,9 @@ impl BackendError {
             }
             BackendError::Timeout { backend, .. } => (codes::BACKEND_TIMEOUT, "timeout", Some(backend), None),
             BackendError::Broken { backend, .. } => (codes::BACKEND_FATE_UNKNOWN, "broken", Some(backend), None),
-            BackendError::Status { backend, status, .. } if *status >= 500 => (codes::BACKEND_FATE_UNKNOWN, "status", Some(backend), None),
+            BackendError::Status { backend, status, .. } if !refuses(*status) => {
+                (codes::BACKEND_FATE_UNKNOWN, "status", Some(backend), None)
+            }
             BackendError::Status { backend, retry_after, .. } => (codes::BACKEND_UNAVAILABLE, "status", Some(backend), *retry_after),
             BackendError::Protocol { backend, .. } => (codes::BACKEND_PROTOCOL, "protocol", Some(backend), None),
             BackendError::Input { backend, .. } => (codes::CLIENT_GONE, "input", Some(backend), None),
@@ -85,6 +92,9 @@ mod tests {
             (BackendError::Closed, false, codes::BACKEND_FATE_UNKNOWN),
             (status(500), false, codes::BACKEND_FATE_UNKNOWN),
             (status(403), true, codes::BACKEND_UNAVAILABLE),
+            (status(408), false, codes::BACKEND_FATE_UNKNOWN),
+            (status(304), false, codes::BACKEND_FATE_UNKNOWN),
+            (status(101), false, codes::BACKEND_FATE_UNKNOWN),
             (BackendError::Broken { backend: "b".into(), reason: "r".into() }, false, codes::BACKEND_FATE_UNKNOWN),
             (BackendError::Unavailable { backend: "b".into(), reason: "r".into(), retry_after: None }, true, codes::BACKEND_UNAVAILABLE),
         ] {

@@ -17,6 +17,7 @@ impl Gateway {
         while let Some(message) = letters.take() {
             match message {
                 FromServer::Up(hello) => {
+                    session.count_upstream(backend, Some(self.metrics.backend_upstreams.enter(&session.host.backends[backend].name)));
                     // What is known of its tools may be from the time before. Of a backend that is new it was read a moment ago.
                     if session.has_come(backend) {
                         session.annotated.forget(backend);
@@ -24,6 +25,7 @@ impl Gateway {
                     self.backend_up(&session, backend, &hello).await;
                 }
                 FromServer::Down(reason) => {
+                    session.count_upstream(backend, None);
                     tracing::warn!(session = %session.tag(), backend = %session.host.backends[backend].name, %reason, "backend went down");
                     session.asked.backend_gone(backend);
                     session.forget_routes();

@@ -5,6 +5,7 @@ use crate::backend::{ServerHello, State};
 use crate::protocol::json::Object;
 use crate::protocol::{Request, RpcError, Version, Wire, codes, json};
 use crate::session::{Client, Declares, Principal, Session, VirtualHost};
+use crate::telemetry::metrics::{Method, Outcome as Counted};
 use bytes::Bytes;
 use http::StatusCode;
 use std::sync::Arc;
@@ -18,6 +19,15 @@ pub struct Opened {
 impl Gateway {
     /// Opens a session. The session id that the request may have carried plays no part: what a session negotiated never changes.
     pub async fn initialize(self: &Arc<Self>, host: &Arc<VirtualHost>, principal: Principal, request: Request) -> Result<Opened, Refusal> {
+        let started = std::time::Instant::now();
+        let opened = self.open(host, principal, request).await;
+        let outcome = if opened.is_ok() { Counted::Ok } else { Counted::Refused };
+        self.metrics.requests_total.inc(Method::Initialize, outcome);
+        self.metrics.request_seconds.observe(Method::Initialize, started.elapsed());
+        opened
+    }
+
+    async fn open(self: &Arc<Self>, host: &Arc<VirtualHost>, principal: Principal, request: Request) -> Result<Opened, Refusal> {
         if !self.ready() {
             return Err(Refusal::stopping());
         }

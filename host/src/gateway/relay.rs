@@ -9,6 +9,7 @@ use crate::backend::{BackendError, Call, CallEvent, Flow, Flows, Outbound};
 use crate::catalog::Published;
 use crate::protocol::{Edits, RequestId, Response, RpcError, method};
 use crate::session::streams::Rule;
+use crate::telemetry::metrics::BackendOutcome;
 use crate::telemetry::metrics::IsolationSignal;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -23,6 +24,23 @@ pub(super) enum Relayed {
     /// It was not sent.
     Refused(RpcError),
     Cancelled,
+}
+
+impl Relayed {
+    /// How it ended at the backend; none where nothing was sent.
+    fn counted(&self) -> Option<BackendOutcome> {
+        Some(match self {
+            Relayed::Refused(_) => return None,
+            Relayed::Answer(response) if response.ok => BackendOutcome::Ok,
+            Relayed::Flow(_) => BackendOutcome::Ok,
+            Relayed::Cancelled => BackendOutcome::Cancelled,
+            Relayed::Answer(_) | Relayed::Failed(BackendError::Status { .. } | BackendError::Input { .. }) => BackendOutcome::Error,
+            Relayed::Failed(BackendError::Timeout { .. }) => BackendOutcome::Timeout,
+            Relayed::Failed(BackendError::Unavailable { .. }) => BackendOutcome::Unreachable,
+            Relayed::Failed(BackendError::Broken { .. } | BackendError::Closed) => BackendOutcome::Lost,
+            Relayed::Failed(BackendError::Protocol { .. }) => BackendOutcome::Malformed,
+        })
+    }
 }
 
 impl Gateway {
@@ -59,6 +77,14 @@ impl Gateway {
         token: Option<RequestId>,
         limit: Duration,
     ) -> Relayed {
+        let ended = self.carry(job, backend, out, token, limit).await;
+        if let (Some(outcome), Some(backend)) = (ended.counted(), job.session().host.backends.get(backend)) {
+            self.metrics.backend_requests_total.inc_of(&backend.name, outcome);
+        }
+        ended
+    }
+
+    async fn carry(self: &Arc<Self>, job: &Job, backend: usize, out: Outbound, token: Option<RequestId>, limit: Duration) -> Relayed {
         let session = job.session();
         let Some(upstream) = session.upstreams().get(backend) else { return Relayed::Failed(BackendError::Closed) };
         let room = out.room.clone();

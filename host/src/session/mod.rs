@@ -131,7 +131,7 @@ pub struct Session {
 }
 
 /// How the session stands with one backend.
-#[derive(Clone)]
+#[derive(Default)]
 struct Standing {
     /// What it said when its part was last told to the client.
     announced: Option<Arc<ServerHello>>,
@@ -139,6 +139,8 @@ struct Standing {
     level: u8,
     /// It has come once.
     came: bool,
+    /// Counts it while it is connected.
+    counted: Option<LevelGuard>,
 }
 
 /// What a session is made of.
@@ -179,7 +181,7 @@ impl Session {
             published: Mutex::new(Arc::new(Published::new(host.policies.current()))),
             naming: Semaphore::new(1),
             news: AtomicU8::new(0),
-            standing: Mutex::new(vec![Standing { announced: None, level: u8::MAX, came: false }; host.backends.len()].into()),
+            standing: Mutex::new(host.backends.iter().map(|_| Standing { level: u8::MAX, ..Standing::default() }).collect()),
             client,
             host,
             streams: Arc::new(Streams::new(limits.replay, ledger.clone())),
@@ -288,6 +290,13 @@ impl Session {
     /// Notes that a backend has come. Answers whether it had come before.
     pub fn has_come(&self, backend: usize) -> bool {
         lock(&self.standing).get_mut(backend).is_some_and(|standing| std::mem::replace(&mut standing.came, true))
+    }
+
+    /// Notes that a backend is connected, or is not.
+    pub fn count_upstream(&self, backend: usize, counted: Option<LevelGuard>) {
+        if let Some(standing) = lock(&self.standing).get_mut(backend) {
+            standing.counted = counted;
+        }
     }
 
     /// The turn to walk lists; the others wait, and then find the names.

@@ -1,9 +1,9 @@
-//! The HTTP/1.1 client of the process, for all backends and sessions: a pool of connections for each origin.
+//! The HTTP/1.1 client of the process, for all backends and sessions; each session has connections of its own.
 //!
 //! Follows redirects within one origin and never leaves it. Knows nothing of MCP.
 
 use super::body::WireBody;
-use super::pool::{Connector, Origin};
+use super::pool::{Connector, Origin, Pool};
 use crate::protocol::Wire;
 use dashmap::DashMap;
 use http::header::{HOST, LOCATION};
@@ -35,11 +35,11 @@ pub struct HttpClient {
 /// The headers of a request: those that many have in common, and one more.
 pub type Head<'a> = (&'a HeaderMap, Option<(&'a HeaderName, &'a HeaderValue)>);
 
-/// A URL of a backend, and the connections that lead there. Never printed: it may hold a secret.
+/// A URL of a backend, and the connections that one session has there. Never printed: it may hold a secret.
 #[derive(Clone)]
 pub struct Address {
     path: PathAndQuery,
-    origin: Arc<Origin>,
+    pool: Arc<Pool>,
 }
 
 /// Why there is no response. The texts name no URL.
@@ -69,7 +69,7 @@ impl HttpClient {
         HttpClient { connector: builder.https_or_http().enable_http1().wrap_connector(tcp), origins: Arc::default() }
     }
 
-    /// Where an absolute URL leads. One that is not absolute leads nowhere: sending to it is an error.
+    /// Where an absolute URL leads, for one session: the connections are those of this address and its clones, and nobody else's. One that is not absolute leads nowhere: sending to it is an error.
     pub fn address(&self, uri: &Uri) -> Address {
         let scheme = uri.scheme().cloned().unwrap_or(Scheme::HTTP);
         let authority = uri.authority().cloned().unwrap_or_else(|| Authority::from_static("invalid.invalid"));
@@ -81,7 +81,7 @@ impl HttpClient {
                 .or_insert_with(|| Arc::new(Origin::new(&scheme, &authority, self.connector.clone())))
                 .clone(),
         };
-        Address::new(uri, origin)
+        Address::new(uri, Arc::new(Pool::new(origin)))
     }
 
     /// Sends a request and waits for the head of the response. Dropping the future, or the body of the response before its end,
@@ -101,13 +101,18 @@ impl HttpClient {
 }
 
 impl Address {
-    fn new(uri: &Uri, origin: Arc<Origin>) -> Address {
-        Address { path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")), origin }
+    fn new(uri: &Uri, pool: Arc<Pool>) -> Address {
+        Address { path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")), pool }
     }
 
     /// The header `Host` of its requests. Headers that have it already are not made larger for each request.
     pub fn host(&self) -> &HeaderValue {
-        self.origin.host()
+        self.pool.origin().host()
+    }
+
+    #[cfg(test)]
+    pub fn url(&self) -> Uri {
+        self.pool.origin().url(&self.path)
     }
 
     async fn send(&self, method: Method, (headers, more): Head<'_>, body: &Wire) -> Result<Response<Body>, SendError> {
@@ -120,7 +125,7 @@ impl Address {
             request.headers_mut().insert(name, value.clone());
         }
         request.headers_mut().entry(HOST).or_insert_with(|| self.host().clone());
-        self.origin.request(request).await
+        self.pool.request(request).await
     }
 }
 
@@ -132,7 +137,7 @@ impl fmt::Debug for HttpClient {
 
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Address").field("origin", &self.origin).finish_non_exhaustive()
+        f.debug_struct("Address").field("pool", &self.pool).finish_non_exhaustive()
     }
 }
 
@@ -148,11 +153,11 @@ async fn follow(
     head: Head<'_>,
     body: &Wire,
 ) -> Result<Response<Body>, SendError> {
-    let mut uri = from.origin.url(&from.path);
+    let mut uri = from.pool.origin().url(&from.path);
     for _ in 0..MAX_REDIRECTS {
         uri = redirect(&uri, &response)?;
         // Of the same origin, or it would have been refused.
-        response = Address::new(&uri, from.origin.clone()).send(method.clone(), head, body).await?;
+        response = Address::new(&uri, from.pool.clone()).send(method.clone(), head, body).await?;
         if !is_redirect(&response) {
             return Ok(response);
         }

@@ -73,7 +73,7 @@ label! {
     /// How a request to a backend ended.
     BackendOutcome("outcome") {
         Ok => "ok";
-        /// A JSON-RPC error.
+        /// A JSON-RPC error, or an HTTP status in place of an answer.
         Error => "error";
         Timeout => "timeout";
         Cancelled => "cancelled";

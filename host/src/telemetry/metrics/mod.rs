@@ -40,9 +40,9 @@ pub struct Metrics {
     pub requests_total: MethodCounters,
     /// From the head of a request to the last byte of its answer handed to the socket.
     pub request_seconds: Histograms<Method>,
-    /// Requests sent to backends, by how they ended. Indexed as `Config::backends`.
+    /// Requests of clients that went to a backend, by how they ended there.
     pub backend_requests_total: BackendCounters,
-    /// Upstreams connected now: one per session and backend. Indexed as `Config::backends`.
+    /// Upstreams connected now: one per session and backend.
     pub backend_upstreams: BackendLevels,
     /// What cannot happen on a healthy deployment; alert on any.
     pub isolation_signals_total: Counters<IsolationSignal>,

@@ -169,6 +169,13 @@ impl BackendCounters {
         add(&self.cells, backend * BackendOutcome::ALL.len() + outcome.index());
     }
 
+    /// By the name of the backend.
+    pub fn inc_of(&self, name: &str, outcome: BackendOutcome) {
+        if let Some(backend) = self.names.iter().position(|known| **known == *name) {
+            self.inc(backend, outcome);
+        }
+    }
+
     pub fn get(&self, backend: usize, outcome: BackendOutcome) -> u64 {
         read(&self.cells, backend * BackendOutcome::ALL.len() + outcome.index())
     }
@@ -257,9 +264,10 @@ impl BackendLevels {
         BackendLevels { names: names.into(), levels: names.iter().map(|_| Level::default()).collect() }
     }
 
-    /// One more upstream of this backend (index in `Config::backends`), until the guard is dropped.
-    pub fn enter(&self, backend: usize) -> LevelGuard {
-        self.levels.get(backend).map_or_else(|| Level::default().enter(), Level::enter)
+    /// One more upstream of the backend of this name, until the guard is dropped.
+    pub fn enter(&self, name: &str) -> LevelGuard {
+        let level = self.names.iter().position(|known| **known == *name).and_then(|backend| self.levels.get(backend));
+        level.map_or_else(|| Level::default().enter(), Level::enter)
     }
 
     pub fn get(&self, backend: usize) -> i64 {

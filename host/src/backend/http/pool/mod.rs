@@ -1,4 +1,7 @@
-//! Connections to one origin over HTTP/1.1, kept for the next request.
+//! Connections of one session to one server over HTTP/1.1, kept for its next request.
+//!
+//! Never for another session's: HTTP/1.1 tells by nothing but the order which response belongs to which request, so what a confused server
+//! says too much would be taken for the response to somebody else.
 //!
 //! A connection has no task of its own: who waits for its response drives it, in the task that waits. So a call goes through no queue, and a
 //! response is read no faster than it is asked for. A connection that is kept is driven by nobody; what became of it is found out with the
@@ -32,8 +35,8 @@ use tower_service::Service;
 const IDLE: Duration = Duration::from_secs(4);
 /// How often it is looked for those that are idle for too long.
 const SWEEP: Duration = Duration::from_secs(1);
-/// Connections that are kept for one origin; of more the one that was idle for longest is closed.
-const KEPT: usize = 4096;
+/// Connections that a session keeps; of more the one that was idle for longest is closed.
+const KEPT: usize = 64;
 /// Of those that were kept, how many may turn out to be closed before a request gets a new one.
 const STALE: usize = 4;
 /// How long saying goodbye may take (TLS has a word for it).
@@ -45,11 +48,16 @@ const READ_AHEAD: usize = 64 * 1024;
 pub type Connector = HttpsConnector<HttpConnector>;
 type Io = MaybeHttpsStream<TokioIo<TcpStream>>;
 
-/// Scheme, host and port of a server, and the connections to it.
+/// Scheme, host and port of a server.
 pub struct Origin {
     uri: Uri,
     host: HeaderValue,
     connector: Connector,
+}
+
+/// The connections that one session has there.
+pub struct Pool {
+    origin: Arc<Origin>,
     idle: Mutex<Idle>,
 }
 
@@ -71,7 +79,7 @@ struct Line {
 /// closes the connection.
 pub struct Body {
     incoming: Incoming,
-    line: Option<(Box<Line>, Arc<Origin>)>,
+    line: Option<(Box<Line>, Arc<Pool>)>,
 }
 
 impl Origin {
@@ -83,7 +91,6 @@ impl Origin {
             // An authority consists of visible ASCII.
             host: HeaderValue::try_from(host).unwrap_or_else(|_| HeaderValue::from_static("")),
             connector,
-            idle: Mutex::default(),
         }
     }
 
@@ -99,6 +106,25 @@ impl Origin {
         &self.host
     }
 
+    async fn connect(&self) -> Result<Line, SendError> {
+        let mut connector = self.connector.clone();
+        poll_fn(|cx| connector.poll_ready(cx)).await.map_err(|error| SendError::NotSent(root(&*error)))?;
+        let io = connector.call(self.uri.clone()).await.map_err(|error| SendError::NotSent(root(&*error)))?;
+        let (sender, driver) =
+            Builder::new().max_buf_size(READ_AHEAD).handshake(io).await.map_err(|error| SendError::NotSent(root(&error)))?;
+        Ok(Line { sender, driver: Some(driver) })
+    }
+}
+
+impl Pool {
+    pub fn new(origin: Arc<Origin>) -> Pool {
+        Pool { origin, idle: Mutex::default() }
+    }
+
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
     /// Sends a request, whose URI is in origin-form and which has a `Host`, and waits for the head of the response. It is repeated only
     /// where a kept connection had gone before a byte of it was written.
     pub async fn request(self: &Arc<Self>, mut request: Request<WireBody>) -> Result<Response<Body>, SendError> {
@@ -107,7 +133,7 @@ impl Origin {
             let kept = if stale < STALE { self.take() } else { None };
             let (mut line, is_new) = match kept {
                 Some(line) => (line, false),
-                None => (Box::new(Box::pin(self.connect()).await?), true),
+                None => (Box::new(Box::pin(self.origin.connect()).await?), true),
             };
             match line.send(request).await {
                 Ok(response) => {
@@ -130,15 +156,6 @@ impl Origin {
         }
     }
 
-    async fn connect(&self) -> Result<Line, SendError> {
-        let mut connector = self.connector.clone();
-        poll_fn(|cx| connector.poll_ready(cx)).await.map_err(|error| SendError::NotSent(root(&*error)))?;
-        let io = connector.call(self.uri.clone()).await.map_err(|error| SendError::NotSent(root(&*error)))?;
-        let (sender, driver) =
-            Builder::new().max_buf_size(READ_AHEAD).handshake(io).await.map_err(|error| SendError::NotSent(root(&error)))?;
-        Ok(Line { sender, driver: Some(driver) })
-    }
-
     /// One that was kept. The server may have closed it, or said what nobody asked for: hyper reads before it writes, and gives the
     /// request back then.
     fn take(&self) -> Option<Box<Line>> {
@@ -155,7 +172,7 @@ impl Origin {
         drop(idle);
         drop(above);
         if sweep {
-            // Ends when there is nothing left to sweep, which is at the latest when the origin is gone.
+            // Ends when there is nothing left to sweep, which is at the latest when the session is gone.
             tokio::spawn(sweep_idle(Arc::downgrade(self)));
         }
     }
@@ -166,13 +183,13 @@ impl Origin {
 }
 
 /// Closes what is idle for too long, as long as there is anything that is idle.
-async fn sweep_idle(origin: Weak<Origin>) {
+async fn sweep_idle(pool: Weak<Pool>) {
     loop {
         tokio::time::sleep(SWEEP).await;
-        let Some(origin) = origin.upgrade() else { return };
+        let Some(pool) = pool.upgrade() else { return };
         loop {
             let old = {
-                let mut idle = origin.lock();
+                let mut idle = pool.lock();
                 match idle.kept.front() {
                     Some((_, since)) if since.elapsed() >= IDLE => idle.kept.pop_front(),
                     Some(_) => break,
@@ -234,12 +251,12 @@ impl Line {
 impl Body {
     /// At the end of the response: keeps the connection, if it can be used again.
     fn release(&mut self, cx: &mut Context<'_>) {
-        let Some((mut line, origin)) = self.line.take() else { return };
+        let Some((mut line, pool)) = self.line.take() else { return };
         if !line.is_idle() {
             line.drive(cx);
         }
         if line.is_idle() {
-            origin.keep(line);
+            pool.keep(line);
         }
     }
 }
@@ -276,9 +293,9 @@ impl http_body::Body for Body {
     }
 }
 
-impl fmt::Debug for Origin {
+impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Origin").field("kept", &self.lock().kept.len()).finish_non_exhaustive()
+        f.debug_struct("Pool").field("kept", &self.lock().kept.len()).finish_non_exhaustive()
     }
 }
 

@@ -188,3 +188,18 @@ async fn a_response_too_many_is_nobodys() {
         assert_eq!(counts.of(), (2, 2));
     }
 }
+
+/// Nobody can tell whose a response is that comes while a request of another session waits on the same connection.
+#[tokio::test]
+async fn sessions_have_no_connections_in_common() {
+    let (at, counts) = server(Manner::Answer).await;
+    let client = HttpClient::new();
+    let uri = at.url();
+    let (one, two) = (client.address(&uri), client.address(&uri));
+    for n in 1..=3 {
+        for session in [&one, &two] {
+            text(post(session).await.unwrap()).await;
+        }
+        assert_eq!(counts.of(), (2, 2 * n));
+    }
+}
