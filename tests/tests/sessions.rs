@@ -716,3 +716,23 @@ async fn what_clients_ask_and_what_goes_to_backends_is_counted_each_by_itself() 
     .await;
     gateway.stop().await;
 }
+
+/// HTTP/1.1 tells by nothing but the order which response belongs to which request: what a confused server says too much must not be able to
+/// reach another session.
+#[tokio::test]
+async fn two_sessions_never_share_a_connection_to_a_server() {
+    let backend = Backend::with_tools("b", &["t"]).await;
+    let gateway = one(&backend, "").await;
+    let sessions = [gateway.initialize().await, gateway.initialize().await];
+    for _ in 0..5 {
+        for session in &sessions {
+            session.call("t", json!({})).await;
+        }
+    }
+    let of = |seen: &lockgate_tests::backend::Seen| (seen.connection, seen.session.clone());
+    let calls: std::collections::BTreeSet<_> = backend.seen_of("tools/call").iter().map(of).collect();
+    assert_eq!(calls.len(), 2, "a connection for each, kept between its calls: {calls:?}");
+    let connections: std::collections::BTreeSet<_> = calls.iter().map(|(connection, _)| connection).collect();
+    assert_eq!(connections.len(), 2, "{calls:?}");
+    gateway.stop().await;
+}

@@ -30,10 +30,10 @@ pub(super) async fn accept(listener: TcpListener, state: Arc<State>) {
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
         let _ = socket.set_nodelay(true);
-        state.connections.fetch_add(1, Ordering::SeqCst);
+        let connection = state.connections.fetch_add(1, Ordering::SeqCst);
         let state = state.clone();
         connections.spawn(async move {
-            let service = service_fn(move |request| serve(state.clone(), request));
+            let service = service_fn(move |request| serve(state.clone(), request, connection));
             let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
         });
         while connections.try_join_next().is_some() {}
@@ -41,7 +41,7 @@ pub(super) async fn accept(listener: TcpListener, state: Arc<State>) {
 }
 
 /// An error closes the connection without an answer.
-async fn serve(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Body>, &'static str> {
+async fn serve(state: Arc<State>, request: Request<Incoming>, connection: usize) -> Result<Response<Body>, &'static str> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| "the body broke off")?.to_bytes();
     let message = Message::parse(&body);
@@ -53,6 +53,7 @@ async fn serve(state: Arc<State>, request: Request<Incoming>) -> Result<Response
         headers: head.headers,
         method: message.and_then(|message| message.method),
         session: header.or(query),
+        connection,
         body,
     };
     lock(&state.log).push(seen.clone());

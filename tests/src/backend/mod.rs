@@ -55,6 +55,8 @@ pub struct Seen {
     pub method: Option<String>,
     /// `Mcp-Session-Id`, or the `session` query parameter of the legacy transport.
     pub session: Option<String>,
+    /// The connection that it came on, by number.
+    pub connection: usize,
 }
 
 impl Seen {
