@@ -61,7 +61,7 @@ fn counting_moves_the_series_of_that_label_only() {
 fn a_level_falls_when_its_guard_is_dropped() {
     let metrics = metrics();
     let first = metrics.sessions.enter();
-    let second = metrics.backend_upstreams.enter("text");
+    let second = metrics.backend_upstreams.enter("time");
     assert_eq!((metrics.sessions.get(), metrics.backend_upstreams.get(0)), (1, 1));
     drop((first, second));
     assert_eq!((metrics.sessions.get(), metrics.backend_upstreams.get(0)), (0, 0));
