@@ -2,7 +2,8 @@
 //!
 //! A body tells the meter what it gives (`give`), the socket what it wrote (`wrote`) and when everything given is written (`flushed`).
 //! Only then is the place of a frame in the byte stream known, heads and chunk framing of HTTP included; so a body may give no more than
-//! `AHEAD` bytes (`AHEAD_OF_ONE`, where it is one message) before it has to wait for that. A frame has drained when the bytes up to its end are no longer in the kernel's queue.
+//! `AHEAD` bytes (`AHEAD_OF_ONE`, where it is one message) before it has to wait for that. A frame has drained when the bytes up to its end
+//! are no longer in the kernel's queue.
 
 use super::AHEAD;
 use super::ledger::{Ledger, Permit};

@@ -18,7 +18,7 @@ pub struct Backend {
     pub target: Target,
     pub timeouts: Timeouts,
     pub limits: Limits,
-    /// The client of the process; all backends share one pool.
+    /// The client of the process; the connections are those of each session.
     pub http: HttpClient,
     /// What its sessions have found out about it.
     pub known: Known,

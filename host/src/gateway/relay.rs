@@ -2,7 +2,6 @@
 
 use super::job::{Job, Outcome};
 use super::modern::Level;
-use super::uris::may_have_uris;
 use super::{Gateway, flow, tasks};
 use crate::admission::Room;
 use crate::backend::{BackendError, Call, CallEvent, Flow, Flows, Outbound};
@@ -79,7 +78,7 @@ impl Gateway {
     ) -> Relayed {
         let ended = self.carry(job, backend, out, token, limit).await;
         if let (Some(outcome), Some(backend)) = (ended.counted(), job.session().host.backends.get(backend)) {
-            self.metrics.backend_requests_total.inc_of(&backend.name, outcome);
+            self.metrics.backend_requests_total.inc(&backend.name, outcome);
         }
         ended
     }
@@ -141,7 +140,6 @@ impl Gateway {
     ) -> Result<Relayed, BackendError> {
         let (session, stream) = (job.session(), job.stream);
         let modern = session.version().is_modern();
-        // Boxed: most calls have none of them, and are small without.
         loop {
             match call.next().await {
                 CallEvent::Answer(response) => return Ok(Relayed::Answer(response)),
@@ -149,6 +147,7 @@ impl Gateway {
                 CallEvent::Failed(error) => return Err(error),
                 CallEvent::Notification(note)
                     if modern && &*note.method == method::LOG_MESSAGE && !Level::wants(job.extras.level.as_ref(), &note) => {}
+                // Boxed, as what a server asks: most calls have none of them, and are small without.
                 CallEvent::Notification(notification) => {
                     Box::pin(self.server_notification(session, backend, notification, stream)).await;
                 }
@@ -185,10 +184,7 @@ impl Gateway {
         match self.relay_with(job, backend, edits, limit, flows).await {
             Relayed::Answer(response) if response.ok => {
                 let result = (&response.raw, response.body_at.clone());
-                let edits = match may_have_uris(job.session(), &result.0[result.1.clone()], &job.request.method) {
-                    true => Box::pin(self.publish_uris(job.session(), at, backend, result, &job.request.method)).await,
-                    false => Edits::new(),
-                };
+                let edits = self.publish_uris(job.session(), at, backend, result, &job.request.method).await;
                 Outcome::Response { response, edits, backend }
             }
             Relayed::Flow(flow) => Outcome::Flow(flow::Begun { flow, at: at.clone(), backend }),

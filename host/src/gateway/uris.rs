@@ -35,17 +35,20 @@ impl Gateway {
         (raw, body_at): (&Bytes, Range<usize>),
         of: &str,
     ) -> Edits {
-        let mut edits = Edits::new();
         if !may_have_uris(session, &raw[body_at.clone()], of) {
-            return edits;
+            return Edits::new();
         }
-        let mut known = Known::default();
-        for (uri, place) in places(raw, body_at, of) {
-            if let Some(public) = self.as_published(session, at, backend, uri, &mut known).await {
-                edits.replace(place, json::quote(&public));
+        // Boxed: most results have none, and their calls are small without it.
+        Box::pin(async {
+            let (mut edits, mut known) = (Edits::new(), Known::default());
+            for (uri, place) in places(raw, body_at, of) {
+                if let Some(public) = self.as_published(session, at, backend, uri, &mut known).await {
+                    edits.replace(place, json::quote(&public));
+                }
             }
-        }
-        edits
+            edits
+        })
+        .await
     }
 
     /// What the client knows a URI of `backend` by; none where that is the same.
@@ -77,7 +80,7 @@ impl Gateway {
 
 /// Whether there may be URIs in a result that are not what the client knows. Most results have none; this is cheaper than looking at their
 /// structure.
-pub(super) fn may_have_uris(session: &Session, body: &[u8], of: &str) -> bool {
+fn may_have_uris(session: &Session, body: &[u8], of: &str) -> bool {
     session.host.backends.len() > 1 && (of == method::RESOURCES_READ || RESOURCE.find(body).is_some())
 }
 

@@ -12,10 +12,11 @@ mod values;
 pub use dress::Dress;
 
 use super::method;
+use super::walk::plain;
 use bytes::Bytes;
 use dress::Member;
 use std::collections::VecDeque;
-use text::{Digits, Nesting, Utf8, plain};
+use text::{Digits, Nesting, Utf8};
 
 /// Bytes of a member name at the top of the message, as written.
 const NAME: usize = 4096;

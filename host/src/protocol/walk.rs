@@ -237,7 +237,7 @@ impl<'a> Walk<'a> {
 }
 
 /// How many bytes stand for themselves before a quote, a backslash or a control character.
-fn plain(bytes: &[u8]) -> usize {
+pub(super) fn plain(bytes: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
     /// Most names and many values end within these; what is longer is worth the other way.

@@ -28,7 +28,7 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct HttpClient {
     connector: Connector,
-    /// One for each scheme, host and port that was asked for: those of the configured backends.
+    /// One for each scheme and authority that was asked for: those of the configured backends, never one that a server names.
     origins: Arc<DashMap<(Scheme, Authority), Arc<Origin>>>,
 }
 
@@ -105,6 +105,11 @@ impl Address {
         Address { path: uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/")), pool }
     }
 
+    /// Another URL of the same origin, over the connections that there are.
+    pub fn beside(&self, uri: &Uri) -> Address {
+        Address::new(uri, self.pool.clone())
+    }
+
     /// The header `Host` of its requests. Headers that have it already are not made larger for each request.
     pub fn host(&self) -> &HeaderValue {
         self.pool.origin().host()
@@ -157,7 +162,7 @@ async fn follow(
     for _ in 0..MAX_REDIRECTS {
         uri = redirect(&uri, &response)?;
         // Of the same origin, or it would have been refused.
-        response = Address::new(&uri, from.pool.clone()).send(method.clone(), head, body).await?;
+        response = from.beside(&uri).send(method.clone(), head, body).await?;
         if !is_redirect(&response) {
             return Ok(response);
         }

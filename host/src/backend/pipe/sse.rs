@@ -62,8 +62,8 @@ pub async fn open(inner: &Arc<Inner>, uri: &Uri, configured: &HeaderMap, epoch: 
     common.entry(USER_AGENT).or_insert(HeaderValue::from_static(concat!("lockgate/", env!("CARGO_PKG_VERSION"))));
     common.insert(ACCEPT, HeaderValue::from_static(headers::EVENT_STREAM));
 
-    let response =
-        inner.backend.http.send(Method::GET, &inner.backend.http.address(uri), &common, &Wire::new()).await.map_err(|e| inner.unsent(e))?;
+    let at = inner.backend.http.address(uri);
+    let response = inner.backend.http.send(Method::GET, &at, &common, &Wire::new()).await.map_err(|e| inner.unsent(e))?;
     if !response.status().is_success() {
         return Err(inner.status(response.status(), retry_after(response.headers())));
     }
@@ -86,7 +86,7 @@ pub async fn open(inner: &Arc<Inner>, uri: &Uri, configured: &HeaderMap, epoch: 
     let mut post = common;
     post.insert(CONTENT_TYPE, HeaderValue::from_static(headers::JSON));
     post.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
-    let endpoint = Endpoint(Arc::new(State { at: inner.backend.http.address(&endpoint), headers: post, version: OnceLock::new() }));
+    let endpoint = Endpoint(Arc::new(State { at: at.beside(&endpoint), headers: post, version: OnceLock::new() }));
     let pipe = Pipe::new(Outlet::Post(endpoint.clone()), inner.stop.child_token());
     let guard = pipe.stop.clone().drop_guard();
     inner.spawn(read(inner.clone(), pipe.clone(), stream));

@@ -36,16 +36,6 @@ impl Digits {
     }
 }
 
-/// How many bytes at the start end no string, begin no escape and are no control characters.
-pub fn plain(text: &[u8]) -> usize {
-    const BLOCK: usize = 32;
-    let stops = |byte: u8| byte == b'"' || byte == b'\\' || byte < 0x20;
-    // Whole blocks without a branch in them: most of a large answer is long strings.
-    let blocks = text.chunks_exact(BLOCK).take_while(|block| !block.iter().fold(false, |any, &byte| any | stops(byte)));
-    let start = blocks.count() * BLOCK;
-    start + text[start..].iter().position(|&byte| stops(byte)).unwrap_or(text.len() - start)
-}
-
 // === impl Nesting ===
 
 /// The containers that are open, a bit each: whether it is an object.

@@ -164,15 +164,10 @@ impl BackendCounters {
         BackendCounters { names: names.into(), cells: zeros(names.len() * BackendOutcome::ALL.len()) }
     }
 
-    /// `backend`: index in `Config::backends`.
-    pub fn inc(&self, backend: usize, outcome: BackendOutcome) {
-        add(&self.cells, backend * BackendOutcome::ALL.len() + outcome.index());
-    }
-
-    /// By the name of the backend.
-    pub fn inc_of(&self, name: &str, outcome: BackendOutcome) {
+    /// `name`: of the backend. One that is not known is not counted.
+    pub fn inc(&self, name: &str, outcome: BackendOutcome) {
         if let Some(backend) = self.names.iter().position(|known| **known == *name) {
-            self.inc(backend, outcome);
+            add(&self.cells, backend * BackendOutcome::ALL.len() + outcome.index());
         }
     }
 

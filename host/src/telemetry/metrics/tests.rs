@@ -40,8 +40,8 @@ fn every_series_is_there_at_zero_from_the_start() {
 fn counting_moves_the_series_of_that_label_only() {
     let metrics = metrics();
     metrics.requests_total.inc(Method::of("tools/call"), Outcome::Cancelled);
-    metrics.backend_requests_total.inc(1, BackendOutcome::Lost);
-    metrics.backend_requests_total.inc(99, BackendOutcome::Lost);
+    metrics.backend_requests_total.inc("text", BackendOutcome::Lost);
+    metrics.backend_requests_total.inc("nobody", BackendOutcome::Lost);
     metrics.http_responses_total.inc(http::StatusCode::TOO_MANY_REQUESTS.into());
     metrics.http_responses_total.inc(http::StatusCode::IM_A_TEAPOT.into());
     let text = metrics.encode();

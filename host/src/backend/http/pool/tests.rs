@@ -176,8 +176,7 @@ async fn what_is_idle_for_too_long_is_closed() {
     assert_eq!(counts.of(), (2, 2));
 }
 
-/// Responses have no names: what a server says too much must never be taken for the response to the next request, which may be another
-/// session's.
+/// Responses have no names: what a server says too much must never be taken for the response to the next request.
 #[tokio::test]
 async fn a_response_too_many_is_nobodys() {
     for after in [Duration::ZERO, Duration::from_millis(20)] {
